@@ -1,0 +1,144 @@
+"""Every error this project raises, in one tree.
+
+    RankfaultError
+      UsageError                 the caller's mistake; the CLI prints one line and exits with 2
+        UnknownName              a scenario, mutant, fault or checker that does not exist
+        PlanError                a plan with a wrong field, type, range or format number
+        SeedFileError            a seed file that cannot be read, or is not a seed
+        UserFileError            a user's scenario file that is missing, refused or fails to import
+      OperationError             a rank or host program asked for something impossible
+        OutOfBounds  WrongDtype  WrongShape  WrongPeer  WrongHandle  Misaligned  NonContiguous
+        UseAfterFree  DispatchError  NotShared  ThreadStarted  NoSchedulingPoint
+      PeerLost                   the world's answer to a rank that waits for a dead one
+      NotYet                     a part of the interface that has its place but no body yet
+      EngineError                a defect of this project
+
+`Unwound` and `RankDied` are no errors: they derive from BaseException, so that a program's
+`except Exception` cannot keep a stopped lane alive.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RankfaultError(Exception):
+    """Base of all errors of this project."""
+
+
+class UsageError(RankfaultError):
+    """Wrong input from outside; its text is one line that names the valid choices."""
+
+
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """A phrase that offers the nearest valid choice, or the whole list when none is near."""
+    known = sorted(choices)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    shown = ", ".join(known[:12]) + (f", … ({len(known)} in all)" if len(known) > 12 else "")
+    return f"choose one of: {shown or 'none is registered'}"
+
+
+class UnknownName(UsageError):
+    """A name that is not registered; offers the nearest one."""
+
+    def __init__(self, kind: str, name: str, choices: Iterable[str]) -> None:
+        super().__init__(f"no {kind} is called {name!r}; {nearest(name, choices)}")
+        self.kind = kind
+        self.name = name
+
+
+class PlanError(UsageError):
+    """A plan that does not decode, or whose values lie outside the allowed range."""
+
+
+class SeedFileError(UsageError):
+    """A seed file that is missing, cut off, or of the wrong form."""
+
+
+class UserFileError(UsageError):
+    """A user's scenario file that is missing, refused or fails to import."""
+
+
+class OperationError(RankfaultError):
+    """An operation that no fabric could perform; names rank, operation, given and allowed."""
+
+
+class OutOfBounds(OperationError):
+    """A byte range outside the window, buffer or tensor it names."""
+
+
+class WrongDtype(OperationError):
+    """A source whose dtype differs from its destination's, or a cell that is not int32."""
+
+
+class WrongShape(OperationError):
+    """A shape that cannot be, such as a negative extent."""
+
+
+class WrongPeer(OperationError):
+    """A peer outside [0, world size)."""
+
+
+class WrongHandle(OperationError):
+    """A window where a tensor is due, or the reverse."""
+
+
+class Misaligned(OperationError):
+    """A byte offset that is not a multiple of the element size."""
+
+
+class NonContiguous(OperationError):
+    """A strided tensor where dense bytes are due."""
+
+
+class UseAfterFree(OperationError):
+    """An access through a window that was freed."""
+
+
+class DispatchError(OperationError):
+    """A dispatch that breaks a rule: scalar before tensor, rank twice, rank never."""
+
+
+class NotShared(OperationError):
+    """A host tensor outside shared memory at `prepare`."""
+
+
+class ThreadStarted(OperationError):
+    """A rank program that starts a thread under simulation."""
+
+
+class NoSchedulingPoint(OperationError):
+    """A rank that ran for too long without calling any operation."""
+
+
+class PeerLost(RankfaultError):
+    """Raised in a rank that waits for what only a dead rank could do."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(f"rank {rank} is lost")
+        self.rank = rank
+
+
+class NotYet(RankfaultError):
+    """A part of the interface that has its place but no body yet."""
+
+
+class EngineError(RankfaultError):
+    """A defect of this project, not of the program under test."""
+
+
+class Unwound(BaseException):
+    """Thrown into a lane that must end because its world has ended."""
+
+
+class RankDied(BaseException):
+    """Thrown into a lane that a crash fault kills."""
+
+
+def one_line(error: BaseException) -> str:
+    """The error's text on one line, with its type when the text alone would say too little."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, RankfaultError) else f"{type(error).__name__}: {text}"

@@ -1,0 +1,226 @@
+"""Memory of the simulated fabric: regions, the handles a program holds, and the delivery rules.
+
+A `Region` is the memory of one rank for one window or buffer: payload between two guards, filled with
+poison (or zeros). A handle (`Window`, `Buffer`) names a region by rank, an element type and a shape;
+it is opaque: `load` copies out, and using it as a tensor is an error that names `load`.
+
+Which orders hold (rank r, target t; fabric/simulated.py builds them, tests/harness/fabric/
+test_delivery.py has one test for each row):
+
+    A put, remote_store or notify of r to t                        is delivered by an event of its own,
+                                                                   at any time after its issue
+    B ... issued after a fence of r                                 after all of r to t issued before it
+    C two of r to t without a fence between, or to different t      in any order
+    D the signal of put_signal                                      after its own data, and not after
+                                                                   other puts without a fence
+    E get, get_nbi                                                  read and land are two events; a
+                                                                   fence does not order them
+    F put, remote_store                                             source copied at issue
+    G put_nbi                                                       source read at delivery
+    H quiet                                                         returns when nothing of r is in flight
+    I barrier = quiet + sync; sync                                  arrival only, completes nothing
+    J wait                                                          looks at delivered values only
+    K load, store, remote_load                                      act at once, at their own event
+    L eager                                                         as above with every hold ignored
+
+The sources are the OpenSHMEM 1.5 specification (fence, quiet, put-with-signal) and the NVSHMEM
+documentation. Not modelled here: torn puts, lines, stale lines (later switches), third parties that
+see a delivery later than its target does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import torch
+
+from harness.errors import Misaligned, OutOfBounds, WrongHandle, WrongShape
+
+GUARD_BYTES = 64
+# As float32, float16, bfloat16 or float64 the poison holds a NaN; as int32 it is 2146754221.
+POISON = b"\xad\xde\xf4\x7f"
+GUARD = b"\xee\xff\xc0\x7f"
+
+ITEMSIZE: dict[torch.dtype, int] = {
+    dtype: torch.empty((), dtype=dtype).element_size()
+    for dtype in (
+        torch.float32, torch.float64, torch.float16, torch.bfloat16,
+        torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool,
+    )
+}
+
+Shape = int | Sequence[int]
+
+
+def filled(pattern: bytes, nbytes: int) -> bytes:
+    """`nbytes` bytes that repeat `pattern`."""
+    return (pattern * (nbytes // len(pattern) + 1))[:nbytes]
+
+
+_GUARD_BLOCK = filled(GUARD, GUARD_BYTES)
+
+
+class Region:
+    """The bytes of one rank for one window, buffer or host tensor.
+
+    view: all bytes, guards included; the payload begins at `base`. cells: the same memory as int32
+    (None where the payload is not a multiple of four bytes). waiters: lanes blocked on it.
+    """
+
+    __slots__ = ("base", "cells", "data", "nbytes", "view", "waiters", "freed")
+
+    def __init__(self, nbytes: int, *, zero: bool) -> None:
+        body = bytes(nbytes) if zero else filled(POISON, nbytes)
+        self.data: Any = bytearray(b"".join((_GUARD_BLOCK, body, _GUARD_BLOCK, bytes(-nbytes % 8))))
+        self.view = memoryview(self.data)
+        self.cells: Any = self.view.cast("i")
+        self.base = GUARD_BYTES
+        self.nbytes = nbytes
+        self.waiters: list[Any] = []
+        self.freed = False
+
+    @classmethod
+    def over(cls, tensor: torch.Tensor) -> Region:
+        """The region that a dense CPU tensor's memory is; it has no guards."""
+        region = cls.__new__(cls)
+        flat = tensor.detach().reshape(-1)
+        region.data = flat  # keeps the storage alive
+        region.view = memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else memoryview(b"")
+        region.nbytes = flat.numel() * flat.element_size()
+        region.cells = region.view.cast("B").cast("i") if region.nbytes % 4 == 0 else None
+        region.base = 0
+        region.waiters = []
+        region.freed = False
+        return region
+
+    def payload(self) -> bytes:
+        """A copy of the payload."""
+        return bytes(self.view[self.base : self.base + self.nbytes])
+
+    def broken_guard(self) -> int | None:
+        """Offset, relative to the payload, of the first guard byte that was overwritten."""
+        if not self.base:
+            return None
+        end = self.base + self.nbytes
+        for start, stop in ((0, self.base), (end, end + GUARD_BYTES)):
+            block = bytes(self.view[start:stop])
+            if block != _GUARD_BLOCK:
+                first = next(i for i, byte in enumerate(block) if byte != _GUARD_BLOCK[i])
+                return start + first - self.base
+        return None
+
+
+def normal_shape(shape: Shape) -> tuple[int, ...]:
+    """`shape` as a tuple of non-negative ints; raises WrongShape."""
+    dims = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
+    if any(extent < 0 for extent in dims):
+        raise WrongShape(f"shape {list(dims)} has a negative extent")
+    return dims
+
+
+def _not_a_tensor(self: Handle, *_: Any, **__: Any) -> NoReturn:
+    raise WrongHandle(
+        f"{self!r} is a handle, not a tensor: copy its elements out with "
+        f"rank.load({self.name}, at, shape) and compute on the copy"
+    )
+
+
+class Handle:
+    """What windows and buffers have in common: a name, an element type, a shape, a rank's memory.
+
+    shape: elements by dimension. dtype: a torch dtype. nbytes: payload bytes that the handle spans.
+    """
+
+    __slots__ = (
+        "dtype", "itemsize", "mine", "name", "nbytes", "number", "numel", "offset", "rank",
+        "regions", "shape", "start",
+    )
+    word = "handle"
+
+    def __init__(
+        self, number: int, name: str, regions: Sequence[Region], rank: int,
+        shape: tuple[int, ...], dtype: torch.dtype, offset: int = 0,
+    ) -> None:
+        self.number = number
+        self.name = name
+        self.regions = regions
+        self.rank = rank
+        self.mine = regions[rank]
+        self.shape = shape
+        self.dtype = dtype
+        self.itemsize = ITEMSIZE[dtype]
+        self.numel = math.prod(shape)
+        self.nbytes = self.numel * self.itemsize
+        self.offset = offset
+        self.start = self.mine.base + offset
+
+    def __repr__(self) -> str:
+        return f"{self.word} {self.name!r} {list(self.shape)} {str(self.dtype)[6:]}"
+
+    def view(self, shape: Shape, dtype: torch.dtype, byte_offset: int = 0) -> Any:
+        """The same memory from `byte_offset` on, as `shape` elements of `dtype`.
+
+        Raises Misaligned when the offset is no multiple of the element size, OutOfBounds when the
+        view ends behind the memory.
+        """
+        dims = normal_shape(shape)
+        offset = self.offset + byte_offset
+        size = ITEMSIZE[dtype]
+        if offset % size:
+            raise Misaligned(
+                f"rank {self.rank}: view of {self!r} at byte offset {offset}: {str(dtype)[6:]} "
+                f"needs a multiple of {size}; the nearest is {offset - offset % size}"
+            )
+        nbytes = math.prod(dims) * size
+        if offset < 0 or offset + nbytes > self.mine.nbytes:
+            raise OutOfBounds(
+                f"rank {self.rank}: view {list(dims)} {str(dtype)[6:]} at byte offset {offset} "
+                f"needs bytes {offset}..{offset + nbytes} of {self!r}, which has "
+                f"{self.mine.nbytes}"
+            )
+        return type(self)(self.number, self.name, self.regions, self.rank, dims, dtype, offset)
+
+    def shifted(self, nbytes: int) -> Any:
+        """The same handle with its base moved by `nbytes`, unchecked: what a wrong base address is.
+        For faults; a program cannot call it by accident because `view` checks."""
+        return type(self)(
+            self.number, self.name, self.regions, self.rank, self.shape, self.dtype,
+            self.offset + nbytes,
+        )
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> NoReturn:
+        handle = next((arg for arg in args if isinstance(arg, Handle)), None)
+        if handle is None:
+            raise WrongHandle("a window or buffer was used as a tensor: copy out with rank.load")
+        _not_a_tensor(handle)
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __neg__ = (
+        _not_a_tensor
+    )
+    __getitem__ = __setitem__ = __len__ = __iter__ = __float__ = __int__ = __array__ = _not_a_tensor
+
+
+class Window(Handle):
+    """Symmetric memory: one region a rank, reachable by all ranks of the group.
+
+    `free()` ends its life on this rank; later accesses by anybody are lifetime findings.
+    """
+
+    __slots__ = ("on_free",)
+    word = "window"
+
+    def free(self) -> None:
+        """End this window's life on this rank. A scheduling point."""
+        self.on_free(self)
+
+
+class Buffer(Handle):
+    """Memory of one rank, private but tracked (also how a host tensor appears to a rank)."""
+
+    __slots__ = ()
+    word = "buffer"

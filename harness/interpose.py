@@ -1,0 +1,142 @@
+"""The one place where faults rewrite operations.
+
+An operation is offered to the plan's faults once, before its entry checks. A fault sees the operation
+as a value (`Operation`) and answers with one of
+
+    an Operation          perform this instead (the same object: nothing happens)
+    Drop()                perform nothing; an operation that returns a value cannot be dropped
+    Twice()               perform it twice
+    DeferAfter("wait")    perform it after the next operation of that kind of this lane
+    Die()                 the rank dies here, before the operation
+    Raise(error)          the operation raises
+
+Programs without faults never come here: the check is one attribute of the rank.
+Host operations (`alloc`, `prepare`, `dispatch`, `bind`) pass through the same door with the logical
+rank they concern, or -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.errors import EngineError, RankDied
+from harness.plan import Fault
+
+RETURNS_VALUE = frozenset(("load", "remote_load", "window", "buffer", "view", "alloc", "bind"))
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call of a rank or host program, before its checks. `args` are its named arguments."""
+
+    kind: str
+    rank: int
+    size: int
+    args: dict[str, Any] = field(hash=False)
+
+    def with_args(self, **changes: Any) -> Operation:
+        """The same operation with some arguments replaced."""
+        return Operation(self.kind, self.rank, self.size, {**self.args, **changes})
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Perform nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Twice:
+    """Perform the operation twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeferAfter:
+    """Perform the operation after the next one of `kind` of this lane (at its end, if none comes)."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Die:
+    """Kill the rank before the operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """Raise `error` instead of performing the operation."""
+
+    error: BaseException
+
+
+class Interposer:
+    """The plan's faults with their counters; one for a run.
+
+    `fired[i]` counts how often fault i changed something; `on_fire` tells the record about it.
+    """
+
+    def __init__(self, faults: Sequence[Fault], on_fire: Callable[[int, Operation], None]) -> None:
+        self._faults = faults
+        self._seen = [0] * len(faults)
+        self._on_fire = on_fire
+        self._deferred: dict[int, list[tuple[str, Callable[[], Any]]]] = {}
+        self.fired = [0] * len(faults)
+
+    def __bool__(self) -> bool:
+        return bool(self._faults)
+
+    def perform(self, op: Operation, body: Callable[..., Any]) -> Any:
+        """`body(**args)` as the faults want it; returns what the (last) call returned."""
+        action: Any = op
+        for index, fault in enumerate(self._faults):
+            if fault.rank != op.rank and op.rank >= 0 or not fault.matches(op):
+                continue
+            nth = self._seen[index]
+            self._seen[index] = nth + 1
+            if nth != fault.nth:
+                continue
+            answer = fault.rewrite(op)
+            if answer is op:
+                continue
+            self.fired[index] += 1
+            self._on_fire(index, op)
+            action = answer
+            if isinstance(answer, Operation):
+                op = answer
+                continue
+            break
+        result = self._act(action, op, body)
+        self._run_deferred(op)
+        return result
+
+    def _act(self, action: Any, op: Operation, body: Callable[..., Any]) -> Any:
+        if isinstance(action, Operation):
+            return body(**action.args)
+        if isinstance(action, Twice):
+            body(**op.args)
+            return body(**op.args)
+        if isinstance(action, Die):
+            raise RankDied
+        if isinstance(action, Raise):
+            raise action.error
+        if op.kind in RETURNS_VALUE:
+            raise EngineError(f"a {op.kind} returns a value: a fault cannot drop or defer it")
+        if isinstance(action, DeferAfter):
+            self._deferred.setdefault(op.rank, []).append((action.kind, lambda: body(**op.args)))
+        return None
+
+    def _run_deferred(self, op: Operation) -> None:
+        waiting = self._deferred.get(op.rank)
+        if not waiting:
+            return
+        due = [entry for entry in waiting if entry[0] == op.kind]
+        if due:
+            self._deferred[op.rank] = [entry for entry in waiting if entry[0] != op.kind]
+            for _, call in due:
+                call()
+
+    def at_end(self, rank: int) -> None:
+        """Perform what is still deferred when the rank's program has returned."""
+        for _, call in self._deferred.pop(rank, []):
+            call()

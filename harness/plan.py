@@ -1,0 +1,189 @@
+"""The plan: everything that one run depends on, as a value.
+
+A plan is strict data. It decodes from JSON with an error that names the field, encodes to the same
+bytes again, and holds no code. Faults and parameters are open sets (a scenario brings its own
+parameter Struct, `faults/` its own fault Structs), so decoding takes both from the caller.
+
+Not in a plan: the fabric (an argument of `run`), clocks, paths of this machine, opaque seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+
+from harness.errors import PlanError, nearest
+
+FORMAT = 1
+RANKS_MAX = 64
+
+NonNegative = Annotated[int, msgspec.Meta(ge=0)]
+T = TypeVar("T")
+
+
+class Hold(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hold", tag_field="kind"):
+    """Keep the `op`-th issued one-sided operation back for `until` further events; 0 = as long as
+    anything else can move."""
+
+    op: NonNegative
+    until: NonNegative = 0
+
+
+class Preempt(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="preempt", tag_field="kind"
+):
+    """At the `at`-th point with two or more enabled owners run the `to`-th other one."""
+
+    at: NonNegative
+    to: NonNegative = 0
+
+
+Deviation = Hold | Preempt
+
+
+class Visibility(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How one-sided operations become visible. `torn`, `lines` and `stale` have their place in the
+    format; the simulated fabric refuses values other than the defaults until they are built."""
+
+    delivery: Literal["relaxed", "eager"] = "relaxed"
+    torn: Literal[0, 4, 8, 64] = 0
+    lines: bool = False
+    stale: bool = False
+
+
+class Crash(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The crash point of a storage run: operation-log position, what persisted, what tore."""
+
+    at: NonNegative
+    keep: tuple[NonNegative, ...] = ()
+    torn: NonNegative = 0
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="fault", tag=True):
+    """Base of every fault: a frozen value with the occurrence that it hits.
+
+    rank: the rank whose operations it looks at. nth: which matching operation of that rank (from 0).
+    Subclasses live in `faults/` and say what they do in `rewrite` (see harness/interpose.py).
+    """
+
+    rank: Annotated[int, msgspec.Meta(ge=0, lt=RANKS_MAX)] = 0
+    nth: NonNegative = 0
+
+    def matches(self, op: Any) -> bool:
+        """Whether `op` is one of those counted for `nth`."""
+        raise NotImplementedError
+
+    def rewrite(self, op: Any) -> Any:
+        """The operation to perform instead, or an action of harness/interpose.py."""
+        raise NotImplementedError
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """One run, written down. `bug` names the mutant that stands in for its twin, if any."""
+
+    scenario: str
+    params: Any
+    ranks: int
+    bug: str | None = None
+    visibility: Visibility = Visibility()
+    faults: tuple[Fault, ...] = ()
+    schedule: tuple[Deviation, ...] = ()
+    crash: Crash | None = None
+    format: int = FORMAT
+
+
+class Wire(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A plan before its scenario and faults are known: the same fields in file order."""
+
+    format: int
+    scenario: str
+    ranks: Annotated[int, msgspec.Meta(ge=1, le=RANKS_MAX)]
+    params: dict[str, Any]
+    bug: str | None = None
+    visibility: Visibility = Visibility()
+    faults: tuple[dict[str, Any], ...] = ()
+    schedule: tuple[Deviation, ...] = ()
+    crash: Crash | None = None
+
+
+def to_wire(plan: Plan) -> Wire:
+    """The plan as plain data, fields in the order in which a reader wants them."""
+    return Wire(
+        format=plan.format,
+        scenario=plan.scenario,
+        bug=plan.bug,
+        ranks=plan.ranks,
+        params=msgspec.to_builtins(plan.params),
+        visibility=plan.visibility,
+        faults=tuple(msgspec.to_builtins(fault) for fault in plan.faults),
+        schedule=plan.schedule,
+        crash=plan.crash,
+    )
+
+
+def encode(plan: Plan) -> bytes:
+    """The plan as one line of JSON."""
+    return msgspec.json.encode(to_wire(plan))
+
+
+def convert(data: Any, target: type[T], what: str) -> T:
+    """`data` as a `target`, strictly; errors name `what` and the field."""
+    try:
+        return msgspec.convert(data, target, strict=True)
+    except msgspec.ValidationError as error:
+        raise PlanError(f"{what}: {error}") from None
+
+
+def check_format(number: int, what: str) -> None:
+    """Refuse a format this version does not know."""
+    if number > FORMAT:
+        raise PlanError(
+            f"{what}: format {number} is newer than this rankfault reads ({FORMAT}); upgrade it"
+        )
+    if number < 1:
+        raise PlanError(f"{what}: format {number} is not a format; the first is 1")
+
+
+def from_wire(
+    wire: Wire, params: type[msgspec.Struct], faults: Mapping[str, type[Fault]], what: str = "plan"
+) -> Plan:
+    """The plan that `wire` describes.
+
+    Raises PlanError naming the field when a value is of the wrong type, unknown or out of range.
+    """
+    check_format(wire.format, what)
+    decoded = []
+    for index, data in enumerate(wire.faults):
+        name = data.get("fault")
+        if not isinstance(name, str) or name not in faults:
+            raise PlanError(
+                f"{what}: $.faults[{index}].fault: no fault is called {name!r}; "
+                f"{nearest(str(name), faults)}"
+            )
+        fault = convert(data, faults[name], f"{what}: $.faults[{index}] ({name})")
+        if fault.rank >= wire.ranks:
+            raise PlanError(
+                f"{what}: $.faults[{index}].rank: {fault.rank} is outside 0..{wire.ranks - 1}"
+            )
+        decoded.append(fault)
+    return Plan(
+        scenario=wire.scenario,
+        params=convert(wire.params, params, f"{what}: $.params"),
+        ranks=wire.ranks,
+        bug=wire.bug,
+        visibility=wire.visibility,
+        faults=tuple(decoded),
+        schedule=wire.schedule,
+        crash=wire.crash,
+        format=wire.format,
+    )
+
+
+def decode_wire(data: bytes | str, what: str = "plan") -> Wire:
+    """The wire form of one JSON text; PlanError names the field or the place where it broke."""
+    try:
+        return msgspec.json.decode(data, type=Wire, strict=True)
+    except msgspec.DecodeError as error:  # ValidationError is one of its kinds
+        raise PlanError(f"{what}: {error}") from None

@@ -1,0 +1,218 @@
+"""The record of one run: events in order, results, exceptions, final memory, the reference.
+
+An event is a plain tuple while the run lasts (it is the hottest allocation of the engine) and a named
+one for whoever reads it. `owner` is a lane for what a program does, `lanes + number` for what the
+delivery of one-sided operation `number` does. `lo` and `hi` are payload byte offsets.
+`value` is what was written or read: the bytes themselves up to 256 of them, their 16-byte BLAKE2b
+digest beyond.
+
+Run identity (DESIGN.md): SHA-256 over (owner, kind, window, peer, byte range) in order. No clock,
+line or path is in it. The values have a second digest of their own.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any, NamedTuple
+
+import msgspec
+
+VALUE_BYTES_MAX = 256
+# Events that are not named after the call that made them.
+CALLED = {
+    "window_arrive": "window", "sync_arrive": "sync", "get_issue": "get", "signal": "put_signal"
+}
+DELIVERIES = frozenset(("deliver", "read", "land"))
+
+# A running event: (owner, kind, window, peer, lo, hi, value, number, code, lasti)
+RawEvent = tuple[int, str, int, int, int, int, Any, int, CodeType | None, int]
+
+
+class Event(NamedTuple):
+    """One thing that happened. `number` is the one-sided operation it belongs to, or -1."""
+
+    owner: int
+    kind: str
+    window: int
+    peer: int
+    lo: int
+    hi: int
+    value: Any
+    number: int
+    code: CodeType | None
+    lasti: int
+
+
+class Site(msgspec.Struct, frozen=True, order=True):
+    """A place in a program that survives edits elsewhere: function, operation, ordinal in it."""
+
+    function: str
+    operation: str
+    ordinal: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.function}:{self.operation}#{self.ordinal}"
+
+
+@functools.lru_cache(maxsize=4096)
+def _ordinal(code: CodeType, lasti: int, operation: str) -> tuple[str, int]:
+    """The operation's name as called at `lasti`, and which call of that name in `code` it is."""
+    names = [
+        (instruction.offset, str(instruction.argval))
+        for instruction in dis.get_instructions(code)
+        if instruction.opname in ("LOAD_METHOD", "LOAD_ATTR")
+    ]
+    before = [name for offset, name in names if offset <= lasti]
+    return operation, max(before.count(operation) - 1, 0)
+
+
+def site_of(code: CodeType | None, lasti: int, operation: str) -> Site:
+    """The Site of a call; `code` is None for what the harness itself does."""
+    if code is None:
+        return Site("harness", operation)
+    called, ordinal = _ordinal(code, lasti, operation)
+    return Site(code.co_qualname, called, ordinal)
+
+
+@functools.lru_cache(maxsize=4096)
+def _line(code: CodeType, lasti: int) -> int:
+    """The source line of the instruction at `lasti`."""
+    line = code.co_firstlineno
+    for start, end, number in code.co_lines():
+        if start <= lasti < end and number is not None:
+            return number
+    return line
+
+
+def place(code: CodeType | None, lasti: int) -> str:
+    """`folder/file.py:line in function`, relative where that is shorter; never used in identities."""
+    if code is None:
+        return "harness"
+    path = code.co_filename
+    for root in (os.getcwd(), os.path.dirname(os.path.dirname(os.path.abspath(__file__)))):
+        if path.startswith(root + os.sep):
+            path = path[len(root) + 1 :]
+            break
+    return f"{path}:{_line(code, lasti)} in {code.co_name}"
+
+
+@dataclass(slots=True)
+class WindowRecord:
+    """What a checker may know of one window, buffer or host tensor after the run."""
+
+    number: int
+    name: str
+    kind: str  # "window", "buffer" or "host tensor"
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+    itemsize: int
+    final: list[bytes | None]  # payload by rank
+    guards_broken: list[tuple[int, int]]  # (rank, first broken byte relative to the payload)
+
+
+@dataclass(slots=True)
+class Blocked:
+    """A lane that never ended: what it waits for, and where."""
+
+    lane: int
+    kind: str  # wait, quiet, sync, window, get
+    window: int
+    at: int  # element
+    expected: int
+    value: int
+    compare: str
+    code: CodeType | None
+    lasti: int
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Failure:
+    """An exception that ended a lane (or the host program: lane -1), at its place in the order."""
+
+    lane: int
+    clock: int
+    error: BaseException
+    traceback: str
+    code: CodeType | None
+    lasti: int
+    operation: str
+
+
+@dataclass(slots=True)
+class Run:
+    """A finished run. Checkers read it and nothing else."""
+
+    ranks: int
+    raw: list[RawEvent]
+    names: list[WindowRecord]
+    results: list[Any]
+    observed: Any
+    expected: Any
+    failures: list[Failure]
+    blocked: list[Blocked]
+    dead: list[int]
+    peers_lost: list[int]
+    fired: list[int]  # how often each fault of the plan fired, by its index
+    deviations_applied: int
+    calls: list[list[tuple[str, str, CodeType | None, int]]]  # collective calls by rank
+    points: int  # contested points
+    operations: int  # issued one-sided operations
+    ended: str  # "returned", "blocked", "livelock" or "overrun"
+    livelock: list[Blocked] = field(default_factory=list)
+    tolerance: float = 0.0
+    private: list[str] = field(default_factory=list)  # host tensors seen as private copies
+    _events: list[Event] | None = None
+    _issued: dict[int, Event] | None = None
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """The events, named."""
+        if self._events is None:
+            self._events = [Event._make(raw) for raw in self.raw]
+        return self._events
+
+    def lane_of(self, event: Event) -> int:
+        """The lane on whose behalf the event happened."""
+        return event.owner if event.owner < self.ranks else self.issue_of(event).owner
+
+    def issue_of(self, event: Event) -> Event:
+        """The event in which a delivery's operation was issued; any other event itself."""
+        if event.kind not in DELIVERIES:
+            return event
+        if self._issued is None:
+            self._issued = {
+                e.number: e for e in self.events if e.number >= 0 and e.owner < self.ranks
+            }
+        return self._issued[event.number]
+
+    def site(self, event: Event) -> Site:
+        """The user's call behind an event; a delivery's is the call that issued the operation."""
+        kind = self.issue_of(event).kind
+        return site_of(event.code, event.lasti, CALLED.get(kind, kind))
+
+    def identity(self) -> str:
+        """SHA-256 over the order of events, in hex."""
+        digest = hashlib.sha256()
+        digest.update(
+            "\n".join(
+                [f"{e[0]},{e[1]},{e[2]},{e[3]},{e[4]},{e[5]}" for e in self.raw]
+            ).encode()
+        )
+        return digest.hexdigest()
+
+    def value_identity(self) -> str:
+        """SHA-256 over the values that the events carried, in hex."""
+        digest = hashlib.sha256()
+        for event in self.raw:
+            value = event[6]
+            digest.update(value if isinstance(value, bytes) else repr(value).encode())
+            digest.update(b"\n")
+        return digest.hexdigest()

@@ -1,0 +1,159 @@
+"""Finding scenarios, mutants and faults by name, and loading a user's file.
+
+Entry points of group `rankfault` name packages; every module in them is imported and searched for
+Scenario values, Fault classes and Mutant values. A new file needs no reinstall. A mutant belongs to the
+scenario whose name is `<system>.<module>` of its file `systems/<system>/mutants/<module>.py`.
+
+A user's scenario is `relative/path.py` or `relative/path.py::name`; absolute paths and `..` are refused
+so that a seed means the same on every machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib
+import importlib.util
+import pkgutil
+import sys
+import traceback
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+
+from harness.errors import UnknownName, UserFileError
+from harness.plan import Fault
+from harness.scenario import Mutant, Scenario
+
+GROUP = "rankfault"
+
+
+@cache
+def modules() -> tuple[ModuleType, ...]:
+    """Every module of the packages that the entry points name, in name order."""
+    found: dict[str, ModuleType] = {}
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.value):
+        package = importlib.import_module(entry.value)
+        found[package.__name__] = package
+        for info in pkgutil.walk_packages(getattr(package, "__path__", ()), package.__name__ + "."):
+            found[info.name] = importlib.import_module(info.name)
+    return tuple(found[name] for name in sorted(found))
+
+
+@cache
+def faults() -> dict[str, type[Fault]]:
+    """Every fault by its tag."""
+    found: dict[str, type[Fault]] = {}
+    for module in modules():
+        for value in vars(module).values():
+            if (
+                isinstance(value, type) and issubclass(value, Fault) and value is not Fault
+                and value.__module__ == module.__name__ and not value.__name__.startswith("_")
+            ):
+                found[str(value.__struct_config__.tag)] = value
+    return dict(sorted(found.items()))
+
+
+@cache
+def _mutants() -> dict[str, dict[str, Mutant]]:
+    """Mutants by scenario name, then by their own."""
+    found: dict[str, dict[str, Mutant]] = {}
+    for module in modules():
+        parts = module.__name__.split(".")
+        if "mutants" not in parts[:-1]:
+            continue
+        scenario = f"{parts[-3]}.{parts[-1]}"
+        for value in vars(module).values():
+            if isinstance(value, Mutant):
+                found.setdefault(scenario, {})[value.name] = value
+    return found
+
+
+@cache
+def scenarios() -> dict[str, Scenario]:
+    """Every registered scenario by name, with its mutants."""
+    found: dict[str, Scenario] = {}
+    for module in modules():
+        for value in vars(module).values():
+            if isinstance(value, Scenario):
+                found[value.name] = dataclasses.replace(
+                    value, mutants={**value.mutants, **_mutants().get(value.name, {})}
+                )
+    return dict(sorted(found.items()))
+
+
+def find(name: str) -> Scenario:
+    """The scenario called `name`, or the one in a user's file.
+
+    Raises UnknownName with the nearest choice, or UserFileError.
+    """
+    if name.split("::")[0].endswith(".py"):
+        return from_file(name)
+    known = scenarios()
+    if name not in known:
+        raise UnknownName("scenario", name, known)
+    return known[name]
+
+
+def mutant_of(scenario: Scenario, name: str | None) -> Mutant | None:
+    """The scenario's mutant called `name` (None: the twin)."""
+    if name is None:
+        return None
+    if name not in scenario.mutants:
+        raise UnknownName(f"mutant of {scenario.name}", name, scenario.mutants)
+    return scenario.mutants[name]
+
+
+_loaded: dict[tuple[str, str], dict[str, Scenario]] = {}
+
+
+def from_file(name: str) -> Scenario:
+    """The scenario `path.py::name` (or the only one in `path.py`)."""
+    path, _, wanted = name.partition("::")
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts:
+        raise UserFileError(
+            f"{name}: a scenario's path must be relative to the working directory, without '..', "
+            "so that its seeds replay elsewhere"
+        )
+    file = Path(path)
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise UserFileError(f"{path}: {error.strerror or error}") from None
+    digest = hashlib.sha256(text).hexdigest()[:16]
+    key = (str(pure), digest)
+    if key not in _loaded:
+        _loaded[key] = _import(str(pure), file, digest)
+    found = _loaded[key]
+    if not found:
+        raise UserFileError(f"{path}: no scenario in it; decorate a rank program with @scenario")
+    if wanted:
+        if wanted not in found:
+            raise UnknownName(f"scenario in {path}", wanted, found)
+        return found[wanted]
+    if len(found) > 1:
+        raise UserFileError(f"{path}: holds {', '.join(found)}; name one as {path}::NAME")
+    return next(iter(found.values()))
+
+
+def _import(path: str, file: Path, digest: str) -> dict[str, Scenario]:
+    module_name = f"rankfault_user_{hashlib.sha256(path.encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise UserFileError(f"{path}:{error.lineno}: {error.msg}") from None
+    except Exception as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
+        line = f":{frames[-1].lineno}" if frames else ""
+        raise UserFileError(f"{path}{line}: {type(error).__name__}: {error}") from None
+    return {
+        attribute: dataclasses.replace(value, name=f"{path}::{attribute}", digest=digest)
+        for attribute, value in vars(module).items()
+        if isinstance(value, Scenario)
+    }

@@ -1,0 +1,114 @@
+"""`run(plan)`: execute a plan on a fabric, judge the record.
+
+On the simulated fabric it is a deterministic function of the plan. `explore` is the same with an
+explorer's chooser instead of the plan's schedule; its outcome carries no schedule until it is converted
+(schedule/convert.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from harness import registry
+from harness.checkers import CHECKERS
+from harness.errors import NotYet, PlanError, UsageError
+from harness.fabric.execute import Job, execute
+from harness.fabric.simulated import EVENTS_MAX, Chooser
+from harness.finding import Finding, Outcome
+from harness.host import World
+from harness.plan import Plan
+from harness.record import Run
+from harness.scenario import Scenario
+
+FABRICS = ("simulated",)
+
+
+def run(plan: Plan, fabric: str = "simulated", *, scenario: Scenario | None = None) -> Outcome:
+    """Execute and judge `plan`. scenario: the one the plan names, if the caller has it at hand.
+
+    Raises UsageError for a plan that names what does not exist or lies outside the scenario's bounds.
+    """
+    if fabric not in FABRICS:
+        raise NotYet(f"fabric {fabric!r}: not yet built; choose one of: {', '.join(FABRICS)}")
+    found = scenario if scenario is not None else registry.find(plan.scenario)
+    return judge(plan, found, execute_plan(plan, found))
+
+
+def explore(
+    plan: Plan, scenario: Scenario, chooser: Chooser, events_max: int = EVENTS_MAX
+) -> Outcome:
+    """Execute `plan` with its schedule replaced by an explorer's choices, and judge it."""
+    return judge(plan, scenario, execute_plan(plan, scenario, chooser=chooser, events_max=events_max))
+
+
+def check_plan(plan: Plan, scenario: Scenario) -> None:
+    """Refuse what the scenario or the fabric cannot run. Raises PlanError, UnknownName or NotYet."""
+    low, high = scenario.ranks
+    if not low <= plan.ranks <= high:
+        raise PlanError(
+            f"plan: $.ranks: {plan.ranks} is outside {low}..{high}, the worlds of {scenario.name}"
+        )
+    registry.mutant_of(scenario, plan.bug)
+    seen = plan.visibility
+    for switch, value in (("torn", seen.torn), ("lines", seen.lines), ("stale", seen.stale)):
+        if value:
+            raise NotYet(f"plan: $.visibility.{switch}: not yet built; leave it at its default")
+    if plan.crash is not None:
+        raise NotYet("plan: $.crash: crash states of stores are not yet built; leave it null")
+
+
+def execute_plan(
+    plan: Plan, scenario: Scenario, *, chooser: Chooser | None = None,
+    guide: Callable[[int], int] | None = None, events_max: int = EVENTS_MAX,
+    job_out: list[Job] | None = None,
+) -> Run:
+    """The record of one execution, with the reference in it, not yet judged."""
+    check_plan(plan, scenario)
+    mutant = registry.mutant_of(scenario, plan.bug)
+
+    def host(world: World) -> Any:
+        return scenario.host(world, plan.params)
+
+    job = Job(
+        ranks=plan.ranks,
+        host=host,
+        faults=plan.faults,
+        schedule=plan.schedule,
+        eager=plan.visibility.delivery == "eager",
+        device_ids=scenario.device_ids(plan.ranks) if scenario.device_ids else None,
+        chooser=chooser,
+        guide=guide,
+        events_max=events_max,
+    )
+    if job_out is not None:
+        job_out.append(job)
+    with mutant.planted() if mutant else contextlib.nullcontext():
+        record = execute(job)
+    if record.observed is None:
+        record.observed = {"result": [r[-1] if r else None for r in record.results]}
+    try:
+        record.expected = scenario.reference(plan.params, plan.ranks)
+    except Exception as error:
+        raise UsageError(
+            f"scenario {scenario.name}: its reference failed for {plan.params}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    record.tolerance = scenario.tolerance
+    return record
+
+
+def judge(plan: Plan, scenario: Scenario, record: Run) -> Outcome:
+    """The outcome of a finished run: every checker's findings, and why it may be UNKNOWN."""
+    findings: list[Finding] = []
+    notes: list[str] = []
+    for checker in CHECKERS:
+        try:
+            findings.extend(checker.check(record))
+        except Exception as error:  # a crashed checker is UNKNOWN, never a pass
+            notes.append(f"checker {checker.name} failed: {type(error).__name__}: {error}")
+    for index, fault in enumerate(plan.faults):
+        if not record.fired[index]:
+            notes.append(f"fault {fault!r} never fired")
+    return Outcome(plan, record, tuple(findings), tuple(notes))

@@ -1,0 +1,181 @@
+"""Scenarios: a system under test with its workload, fault menu and reference, as one value.
+
+Two ways to make one.
+
+- `Scenario(name=..., host=..., reference=..., params=...)`: a host program that allocates, prepares and
+  dispatches; it returns what is to be judged, `{label: [one tensor a rank]}`, and `reference(params,
+  size)` returns the same form, computed with plain torch.
+- `@scenario(reference=...)` on a rank program `program(rank, n: Annotated[int, Meta(ge=1, le=64)] = 4)`:
+  the annotated parameters after `rank` become the params Struct, every rank is dispatched once, and the
+  reference is called as `reference(size, **params)` and returns one expected result a rank.
+
+`params` is a frozen msgspec Struct; the bounds in its Meta annotations give the Hypothesis strategy.
+Mutants stand beside their twins in `systems/*/mutants/`; `@mutant` registers one.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import torch
+
+from harness.errors import UsageError
+from harness.host import World
+from harness.plan import RANKS_MAX
+
+Observed = Mapping[str, Sequence[Any]]
+
+
+class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of a scenario that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A system with one planted bug: `replacement` stands in for one function of the twin.
+
+    expects: the finding, as `checker/kind`. ranks: the smallest world that shows it.
+    """
+
+    name: str
+    module: str
+    attribute: str
+    replacement: Callable[..., Any]
+    expects: str
+    ranks: int
+    doc: str
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """The twin's module with the bug in it."""
+        module = sys.modules[self.module]
+        twin = getattr(module, self.attribute)
+        setattr(module, self.attribute, self.replacement)
+        try:
+            yield
+        finally:
+            setattr(module, self.attribute, twin)
+
+
+def mutant(
+    *, of: Callable[..., Any], expects: str, ranks: int
+) -> Callable[[Callable[..., Any]], Mutant]:
+    """Make a Mutant of a function that has the same parameters as its twin `of`.
+
+    The docstring says the bug, the finding expected and the smallest world that shows it.
+    """
+
+    def make(replacement: Callable[..., Any]) -> Mutant:
+        doc = inspect.getdoc(replacement)
+        if not doc:
+            raise UsageError(f"mutant {replacement.__name__}: its docstring must say the bug")
+        if list(inspect.signature(of).parameters) != list(inspect.signature(replacement).parameters):
+            raise UsageError(
+                f"mutant {replacement.__name__}: its parameters differ from {of.__name__}'s"
+            )
+        return Mutant(
+            replacement.__name__, of.__module__, of.__name__, replacement, expects, ranks, doc
+        )
+
+    return make
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """What is driven and how it is judged.
+
+    ranks: smallest and largest world. bug_faults: fault name -> the finding expected of it as
+    `checker/kind`, or `equivalent: reason`. mutants: by name. device_ids: cards for a world size.
+    tolerance: largest absolute difference from the reference that is right; 0 = bit-exact.
+    """
+
+    name: str
+    host: Callable[[World, Any], Observed | None]
+    reference: Callable[[Any, int], Observed]
+    params: type[msgspec.Struct] = NoParams
+    ranks: tuple[int, int] = (1, 8)
+    bug_faults: Mapping[str, str] = field(default_factory=dict)
+    mutants: Mapping[str, Mutant] = field(default_factory=dict)
+    device_ids: Callable[[int], Sequence[int]] | None = None
+    tolerance: float = 0.0
+    doc: str = ""
+    digest: str = ""  # of the user's file it came from
+
+    def __post_init__(self) -> None:
+        low, high = self.ranks
+        if not 1 <= low <= high <= RANKS_MAX:
+            raise UsageError(
+                f"scenario {self.name}: ranks {self.ranks} must lie within 1..{RANKS_MAX}"
+            )
+
+
+def _params_of(program: Callable[..., Any]) -> type[msgspec.Struct]:
+    """The params Struct that a rank program's annotated parameters describe."""
+    hints = typing.get_type_hints(program, include_extras=True)
+    fields: list[Any] = []
+    for parameter in list(inspect.signature(program).parameters.values())[1:]:
+        if parameter.name not in hints:
+            raise UsageError(
+                f"scenario {program.__name__}: parameter {parameter.name!r} needs an annotation "
+                "such as Annotated[int, Meta(ge=1, le=64)]"
+            )
+        annotation = hints[parameter.name]
+        if parameter.default is inspect.Parameter.empty:
+            fields.append((parameter.name, annotation))
+        else:
+            fields.append((parameter.name, annotation, parameter.default))
+    return msgspec.defstruct(
+        f"{program.__name__}_params", fields, frozen=True, forbid_unknown_fields=True, kw_only=True,
+        module=program.__module__,
+    )
+
+
+def scenario(
+    *, reference: Callable[..., Sequence[Any]], ranks: tuple[int, int] = (2, 8),
+    bug_faults: Mapping[str, str] | None = None, tolerance: float = 0.0, name: str | None = None,
+) -> Callable[[Callable[..., Any]], Scenario]:
+    """A Scenario of a rank program; see the module docstring."""
+
+    def make(program: Callable[..., Any]) -> Scenario:
+        params = _params_of(program)
+        names = params.__struct_fields__
+
+        @functools.wraps(program)
+        def bound(rank: Any, *values: Any) -> Any:
+            return program(rank, **dict(zip(names, values, strict=True)))
+
+        def host(world: World, given: Any) -> None:
+            values = [getattr(given, name) for name in names]
+            for index in range(world.size):
+                world.dispatch(bound, *values, device=index)
+
+        def expected(given: Any, size: int) -> Observed:
+            values = {name: getattr(given, name) for name in names}
+            return {"result": list(reference(size, **values))}
+
+        return Scenario(
+            name=name or program.__name__, host=host, reference=expected, params=params,
+            ranks=ranks, bug_faults=dict(bug_faults or {}), tolerance=tolerance,
+            doc=inspect.getdoc(program) or "",
+        )
+
+    return make
+
+
+def values(rank: int, count: int, round: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """`count` test values, unique in (rank, element, round) and exact in float32 sums.
+
+    Small integers, so that sums over up to 64 ranks are exact: value = 1 + rank + 64 * (element +
+    1009 * round) modulo 65521 in float32 and int32; modulo 251 in narrower types.
+    """
+    index = torch.arange(count, dtype=torch.int64) + 1009 * round
+    modulus = 65521 if dtype in (torch.float32, torch.float64, torch.int32, torch.int64) else 251
+    return ((1 + rank + RANKS_MAX * index) % modulus).to(dtype)
