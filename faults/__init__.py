@@ -1,1 +1,13 @@
-"""TODO"""
+"""The fault catalogue: small frozen values, one module a family.
+
+environment.py  what the world does to a correct program
+ordering.py     synchronisation that comes late or not at all
+signals.py      notifies and waits that are wrong in themselves
+addressing.py   the right operation on the wrong memory
+host.py         mistakes of the host program
+
+A fault derives from harness.plan.Fault. Its `matches` takes exactly the operations that it would
+change, so `nth` counts those and a fault that can fire at an occurrence does. Faults see operations
+before the entry checks: `matches` therefore bears any argument, and leaves what is wrong already to
+those checks.
+"""

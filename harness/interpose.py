@@ -78,7 +78,7 @@ class Interposer:
 
     def __init__(self, faults: Sequence[Fault], on_fire: Callable[[int, Operation], None]) -> None:
         self._faults = faults
-        self._seen = [0] * len(faults)
+        self.seen = [0] * len(faults)
         self._on_fire = on_fire
         self._deferred: dict[int, list[tuple[str, Callable[[], Any]]]] = {}
         self.fired = [0] * len(faults)
@@ -92,8 +92,8 @@ class Interposer:
         for index, fault in enumerate(self._faults):
             if fault.rank != op.rank and op.rank >= 0 or not fault.matches(op):
                 continue
-            nth = self._seen[index]
-            self._seen[index] = nth + 1
+            nth = self.seen[index]
+            self.seen[index] = nth + 1
             if nth != fault.nth:
                 continue
             answer = fault.rewrite(op)

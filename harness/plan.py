@@ -10,7 +10,7 @@ Not in a plan: the fabric (an argument of `run`), clocks, paths of this machine,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import msgspec
 
@@ -65,8 +65,13 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
     """Base of every fault: a frozen value with the occurrence that it hits.
 
     rank: the rank whose operations it looks at. nth: which matching operation of that rank (from 0).
-    Subclasses live in `faults/` and say what they do in `rewrite` (see harness/interpose.py).
+    Subclasses live in `faults/` and say what they do in `rewrite` (see harness/interpose.py); their
+    docstring's first line says it in plain words for the CLI.
+    family: "environment" for what the world does to a correct program, "bug" for a planted defect.
     """
+
+    family: ClassVar[Literal["environment", "bug"]] = "bug"
+    lowers: ClassVar[bool] = False  # a friendly name for deviations: `lower` writes them down
 
     rank: Annotated[int, msgspec.Meta(ge=0, lt=RANKS_MAX)] = 0
     nth: NonNegative = 0
@@ -78,6 +83,15 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
     def rewrite(self, op: Any) -> Any:
         """The operation to perform instead, or an action of harness/interpose.py."""
         raise NotImplementedError
+
+    def lower(self, plan: Any, scenario: Any) -> Any:
+        """`plan` without this fault and with the deviations that it stands for (`lowers` only)."""
+        raise NotImplementedError
+
+    @classmethod
+    def tag(cls) -> str:
+        """The fault's name in plans and on the command line."""
+        return str(cls.__struct_config__.tag)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -168,6 +168,7 @@ class Run:
     ended: str  # "returned", "blocked", "livelock" or "overrun"
     livelock: list[Blocked] = field(default_factory=list)
     tolerance: float = 0.0
+    seen: list[int] = field(default_factory=list)  # operations that matched each fault of the plan
     private: list[str] = field(default_factory=list)  # host tensors seen as private copies
     _events: list[Event] | None = None
     _issued: dict[int, Event] | None = None

@@ -1,1 +1,1 @@
-"""TODO"""
+"""System, workload, fault menu and reference, one module each."""

@@ -211,6 +211,7 @@ def _finish(
         dead=simulation.dead,
         peers_lost=simulation.peers_lost,
         fired=interposer.fired if interposer else [],
+        seen=interposer.seen if interposer else [],
         deviations_applied=simulation.applied,
         calls=[rank.calls for rank in ranks],
         points=simulation.points,

@@ -31,7 +31,7 @@ see a delivery later than its target does.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -180,15 +180,16 @@ class Handle:
                 f"needs bytes {offset}..{offset + nbytes} of {self!r}, which has "
                 f"{self.mine.nbytes}"
             )
-        return type(self)(self.number, self.name, self.regions, self.rank, dims, dtype, offset)
+        return self._other(dims, dtype, offset)
+
+    def _other(self, shape: tuple[int, ...], dtype: torch.dtype, offset: int) -> Any:
+        """Another handle of the same memory."""
+        return type(self)(self.number, self.name, self.regions, self.rank, shape, dtype, offset)
 
     def shifted(self, nbytes: int) -> Any:
         """The same handle with its base moved by `nbytes`, unchecked: what a wrong base address is.
         For faults; a program cannot call it by accident because `view` checks."""
-        return type(self)(
-            self.number, self.name, self.regions, self.rank, self.shape, self.dtype,
-            self.offset + nbytes,
-        )
+        return self._other(self.shape, self.dtype, self.offset + nbytes)
 
     @classmethod
     def __torch_function__(
@@ -213,6 +214,12 @@ class Window(Handle):
 
     __slots__ = ("on_free",)
     word = "window"
+    on_free: Callable[[Window], None]
+
+    def _other(self, shape: tuple[int, ...], dtype: torch.dtype, offset: int) -> Any:
+        window = super()._other(shape, dtype, offset)
+        window.on_free = self.on_free
+        return window
 
     def free(self) -> None:
         """End this window's life on this rank. A scheduling point."""

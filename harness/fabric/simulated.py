@@ -158,7 +158,7 @@ class Simulation:
         self._now = 0.0
         self._starting = True
         self.stopping = False
-        self._current: Lane
+        self.current: Lane
         self._hub: greenlet = getcurrent()
         self.ambient = Ambient(self.sleep, self.clock, swapping)
         self._arrivals: dict[Any, int] = {}
@@ -178,7 +178,7 @@ class Simulation:
             for lane in self.lanes:
                 lane.carrier = borrow()
                 lane.carrier.job = self._job(lane)
-                self._current = lane
+                self.current = lane
                 if self.ambient.swapping:
                     self.ambient.enter(lane.index)
                 lane.state = "running"
@@ -187,14 +187,14 @@ class Simulation:
                     self.ambient.leave(lane.index)
             self._starting = False
             if self.lanes:
-                self._current = self.lanes[0]
+                self.current = self.lanes[0]
                 first = self._next()
                 if first is not None:
                     self._enter(first)
             self._unwind()
 
     def _enter(self, lane: Lane) -> None:
-        self._current = lane
+        self.current = lane
         if self.ambient.swapping:
             self.ambient.enter(lane.index)
         lane.carrier.greenlet.switch()
@@ -243,7 +243,8 @@ class Simulation:
         if lane.enabled:
             lane.enabled = False
             self._enabled_lanes -= 1
-        lane.pending = ("ended",)
+        if lane.state != "unwound":  # what an unwound lane waited for is told from its pending
+            lane.pending = ("ended",)
         if self._starting or self.stopping:
             return self._hub
         if self.ambient.swapping:
@@ -251,7 +252,7 @@ class Simulation:
         following = self._next()
         if following is None:
             return self._hub
-        self._current = following
+        self.current = following
         if self.ambient.swapping:
             self.ambient.enter(following.index)
         return following.carrier.greenlet
@@ -263,7 +264,7 @@ class Simulation:
             if lane.state == "running":
                 if self.ended == "returned":
                     self.ended = "blocked"
-                self._current = lane
+                self.current = lane
                 lane.carrier.greenlet.throw(Unwound)
             if lane.state != "running":
                 give_back(lane.carrier)
@@ -300,7 +301,7 @@ class Simulation:
         if following is None:
             self._hub.switch()
         else:
-            self._current = following
+            self.current = following
             if swapping:
                 self.ambient.enter(following.index)
             following.carrier.greenlet.switch()
@@ -344,7 +345,7 @@ class Simulation:
                 choice = due[0] if due else None
                 if choice is None:
                     if lanes:
-                        choice = self._current
+                        choice = self.current
                         if not choice.enabled:
                             choice = next(lane for lane in self.lanes if lane.enabled)
                     else:
@@ -504,7 +505,7 @@ class Simulation:
 
     def sleep(self, seconds: float) -> None:
         """time.sleep of a rank program: costs virtual time only."""
-        lane = self._current
+        lane = self.current
         self.block(lane, ("sleep", seconds))
         heappush(self._sleepers, (self.clock() + seconds, lane.index, lane))
         lane.pending = ("sleep",)

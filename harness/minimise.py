@@ -1,0 +1,320 @@
+"""The one minimiser: from a failing plan to the smallest one that shows the same finding.
+
+Simpler means: fewer ranks, then fewer rounds and operations (shorter sequences in params), fewer
+faults, fewer deviations, earlier deviations, smaller sizes. A candidate counts only if it has a finding
+of the same identity (checker, kind, sites). Positions of a schedule mean something else in another
+program, so a smaller world or smaller params are tried with the schedule as it is, the default run,
+everything held, and a bounded search by the explorers.
+
+After that a bounded exhaustive check runs every plan below the result: smaller worlds and each param one
+step smaller with up to as many deviations, and the same program with fewer or with earlier ones. Only
+when it finishes within its bounds is the result called proven minimal.
+
+`seconds` bounds the wall clock; the best plan so far is kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from harness.ambient import now
+from harness.errors import NotYet, RankfaultError
+from harness.finding import Finding, Outcome
+from harness.plan import Deviation, Fault, Hold, Plan, Preempt
+from harness.run import explore, run
+from harness.scenario import Scenario
+from harness.schedule import PCT, POS, RandomWalk, deviations_of
+
+SEARCH_RUNS = 48
+PROOF_RUNS_MAX = 20_000
+replace = msgspec.structs.replace
+
+
+@dataclass(frozen=True, slots=True)
+class Minimised:
+    """The result. proven: the exhaustive check finished and found nothing smaller."""
+
+    outcome: Outcome
+    finding: Finding
+    proven: bool
+    runs: int
+    seconds: float
+    why: str  # what the proof covered, or why there is none
+
+
+class _OutOfTime(RankfaultError):
+    """The budget is spent."""
+
+
+class _Search:
+    """One minimisation: the best outcome so far and the budget."""
+
+    def __init__(self, outcome: Outcome, finding: Finding, scenario: Scenario, seconds: float) -> None:
+        self.best = outcome
+        self.finding = finding
+        self.scenario = scenario
+        self.started = now()
+        self.deadline = self.started + seconds
+        self.runs = 0
+
+    def shows(self, plan: Plan) -> Outcome | None:
+        """The outcome of `plan` if it has the finding."""
+        if now() > self.deadline:
+            raise _OutOfTime
+        self.runs += 1
+        try:
+            outcome = run(plan, scenario=self.scenario)
+        except NotYet:
+            raise
+        except RankfaultError:
+            return None
+        return outcome if outcome.finds(self.finding.identity) else None
+
+    def accept(self, plan: Plan) -> bool:
+        """Make `plan` the best one if it has the finding."""
+        outcome = self.shows(plan)
+        if outcome is None:
+            return False
+        self.best = outcome
+        return True
+
+    def accept_program(self, plan: Plan) -> bool:
+        """The same for a plan of another program, whose schedule has to be found anew."""
+        if self.accept(plan):
+            return True
+        if plan.schedule and self.accept(replace(plan, schedule=())):
+            return True
+        try:
+            default = run(replace(plan, schedule=()), scenario=self.scenario).run
+        except RankfaultError:
+            return False
+        if not self.best.plan.schedule:
+            return False  # the finding needs no schedule here, so it would show in the default run
+        holds = tuple(Hold(op) for op in range(default.operations))
+        if self.accept(replace(plan, schedule=holds)):
+            return True
+        for seed in range(SEARCH_RUNS):
+            if now() > self.deadline:
+                raise _OutOfTime
+            chooser = (
+                PCT(1 + seed % 3, default.points, "minimise", seed), POS("minimise", seed),
+                RandomWalk("minimise", seed),
+            )[seed % 3]
+            self.runs += 1
+            outcome = explore(replace(plan, schedule=()), self.scenario, chooser)
+            if outcome.finds(self.finding.identity):
+                schedule = deviations_of(plan, self.scenario, outcome.run)
+                return self.accept(replace(plan, schedule=schedule))
+        return False
+
+
+def minimise(
+    outcome: Outcome, finding: Finding, scenario: Scenario, *, seconds: float = 20.0
+) -> Minimised:
+    """The smallest plan found within `seconds` that has `finding`, and whether that is proven."""
+    search = _Search(outcome, finding, scenario, seconds)
+    proven, why = False, ""
+    try:
+        while True:
+            before = search.best.plan
+            _ranks(search)
+            _params(search, lengths=True)
+            _faults(search)
+            _schedule(search)
+            _params(search, lengths=False)
+            if search.best.plan != before:
+                continue
+            smaller, covered = _exhaust(search)
+            if smaller is None:
+                proven, why = covered > 0, f"none of the {covered} smaller plans shows it"
+                if not covered:
+                    why = f"more than {PROOF_RUNS_MAX} smaller plans; not all were tried"
+                break
+            search.best = smaller
+    except _OutOfTime:
+        why = f"the budget of {seconds:g} s was spent"
+    best = search.best.finds(finding.identity)
+    assert best is not None
+    return Minimised(search.best, best, proven, search.runs, now() - search.started, why)
+
+
+def _in_world(plan: Plan, ranks: int) -> Plan:
+    """`plan` with fewer ranks; faults of ranks that are gone move to the last one."""
+    faults = tuple(replace(f, rank=min(f.rank, ranks - 1)) for f in plan.faults)
+    return replace(plan, ranks=ranks, faults=faults)
+
+
+def _ranks(search: _Search) -> None:
+    for ranks in range(search.scenario.ranks[0], search.best.plan.ranks):
+        if search.accept_program(_in_world(search.best.plan, ranks)):
+            return
+
+
+def _params(search: _Search, *, lengths: bool) -> None:
+    """Shorten the sequences in params, or lower its numbers, as long as that works."""
+    progress = True
+    while progress:
+        progress = False
+        plan = search.best.plan
+        data = msgspec.to_builtins(plan.params)
+        for candidate in _smaller(data, lengths=lengths):
+            params = _valid(candidate, type(plan.params))
+            if params is None or params == plan.params:
+                continue
+            if search.accept_program(replace(plan, params=params)):
+                progress = True
+                break
+
+
+def _valid(data: Any, struct: type[Any]) -> Any:
+    try:
+        return msgspec.convert(data, struct, strict=True)
+    except msgspec.ValidationError:
+        return None
+
+
+def _smaller(data: Any, *, lengths: bool) -> Iterator[Any]:
+    """Plain data one step simpler, the boldest step first."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            for smaller in _smaller(value, lengths=lengths):
+                yield {**data, key: smaller}
+    elif isinstance(data, list | tuple):
+        if lengths:
+            for index in range(len(data)):
+                yield [*data[:index], *data[index + 1 :]]
+        for index, value in enumerate(data):
+            for smaller in _smaller(value, lengths=lengths):
+                yield [*data[:index], smaller, *data[index + 1 :]]
+    elif not lengths:
+        if isinstance(data, bool):
+            if data:
+                yield False
+        elif isinstance(data, int):
+            tried = set()
+            for smaller in (0, 1, data // 2, data - 1):
+                if 0 <= smaller < data and smaller not in tried:
+                    tried.add(smaller)
+                    yield smaller
+        elif isinstance(data, str) and data:
+            yield data[: len(data) // 2]
+
+
+def _faults(search: _Search) -> None:
+    for fault in search.best.plan.faults:
+        plan = search.best.plan
+        search.accept(replace(plan, faults=tuple(f for f in plan.faults if f != fault)))
+    for index in range(len(search.best.plan.faults)):
+        for rank, nth in itertools.product(range(search.best.plan.ranks), range(4)):
+            fault = search.best.plan.faults[index]
+            if (rank, nth) >= (fault.rank, fault.nth):
+                break
+            if search.accept(_with_fault(search.best.plan, index, replace(fault, rank=rank, nth=nth))):
+                break
+
+
+def _with_fault(plan: Plan, index: int, fault: Fault) -> Plan:
+    return replace(plan, faults=(*plan.faults[:index], fault, *plan.faults[index + 1 :]))
+
+
+def _schedule(search: _Search) -> None:
+    """Delete deviations (subsets, halves, singles), then try single ones, then move them earlier."""
+    if search.best.plan.schedule and search.accept(replace(search.best.plan, schedule=())):
+        return
+    size = len(search.best.plan.schedule)
+    while size > 1:
+        size = (size + 1) // 2
+        start = 0
+        while start < len(search.best.plan.schedule):
+            schedule = search.best.plan.schedule
+            kept = schedule[:start] + schedule[start + size :]
+            if not search.accept(replace(search.best.plan, schedule=kept)):
+                start += size
+        if size == 1:
+            break
+    if len(search.best.plan.schedule) > 1:
+        _single(search)
+    for index in range(len(search.best.plan.schedule)):
+        for earlier in _earlier(search.best.plan.schedule[index]):
+            schedule = search.best.plan.schedule
+            moved = (*schedule[:index], earlier, *schedule[index + 1 :])
+            if search.accept(replace(search.best.plan, schedule=moved)):
+                break
+
+
+def _earlier(deviation: Deviation) -> Iterator[Deviation]:
+    """Simpler forms of one deviation, the simplest first."""
+    if isinstance(deviation, Hold):
+        for op in range(deviation.op + 1):
+            if (op, 0) < (deviation.op, deviation.until):
+                yield Hold(op, 0)
+        if deviation.until > 1:
+            yield Hold(deviation.op, 1)
+            yield Hold(deviation.op, deviation.until // 2)
+            yield Hold(deviation.op, deviation.until - 1)
+    else:
+        for at in range(deviation.at + 1):
+            for to in range(min(deviation.to + 1, 2) if at < deviation.at else deviation.to):
+                yield Preempt(at, to)
+
+
+def _single(search: _Search) -> None:
+    """One deviation that does it alone, if there is one."""
+    default = run(replace(search.best.plan, schedule=()), scenario=search.scenario).run
+    for deviation in _singles(default.operations, default.points, search.best.plan.ranks):
+        if search.accept(replace(search.best.plan, schedule=(deviation,))):
+            return
+
+
+def _singles(operations: int, points: int, ranks: int) -> Iterator[Deviation]:
+    """Every single deviation up to equivalence of `until`, the simplest first."""
+    for op in range(operations):
+        yield Hold(op, 0)
+    for at in range(points):
+        for to in range(ranks):
+            yield Preempt(at, to)
+
+
+def _exhaust(search: _Search) -> tuple[Outcome | None, int]:
+    """Run every plan below the best one: (a smaller failing one or None, how many were tried).
+
+    (None, 0) when there are too many of them.
+    """
+    best = search.best.plan
+    programs = [_in_world(best, ranks) for ranks in range(search.scenario.ranks[0], best.ranks)]
+    for lengths in (True, False):
+        for data in _smaller(msgspec.to_builtins(best.params), lengths=lengths):
+            params = _valid(data, type(best.params))
+            if params is not None and params != best.params:
+                programs.append(replace(best, params=params))
+    tried = 0
+    depth = len(best.schedule)
+    jobs = [(program, depth) for program in programs] + ([(best, depth - 1)] if depth else [])
+    for program, limit in jobs:
+        try:
+            default = run(replace(program, schedule=()), scenario=search.scenario).run
+        except RankfaultError:
+            continue
+        singles = list(_singles(default.operations, default.points, program.ranks))
+        count = sum(_choose(len(singles), k) for k in range(limit + 1))
+        if tried + count > PROOF_RUNS_MAX:
+            return None, 0
+        for size in range(limit + 1):
+            for schedule in itertools.combinations(singles, size):
+                tried += 1
+                outcome = search.shows(replace(program, schedule=schedule))
+                if outcome is not None:
+                    return outcome, tried
+    return None, max(tried, 1)
+
+
+def _choose(n: int, k: int) -> int:
+    result = 1
+    for i in range(k):
+        result = result * (n - i) // (i + 1)
+    return result

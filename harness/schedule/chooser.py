@@ -1,0 +1,100 @@
+"""What explorers have in common, and those that are no sampling: a slow, a paused, a preempted rank.
+
+An explorer is restartable: the engine may repeat a run (a program that turns out to draw random
+numbers), and must then get the same choices again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from harness.fabric.simulated import InFlight, Lane, Simulation
+
+Owner = Lane | InFlight
+
+
+class Chooser(ABC):
+    """An explorer. `preemptions` counts lanes left although they could have gone on."""
+
+    preemptions = 0
+
+    @abstractmethod
+    def restart(self) -> None:
+        """Forget the run so far; the next one gets the same choices."""
+
+    @abstractmethod
+    def pick(self, simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Owner:
+        """The owner that moves next; both lists are in owner order, one may be empty."""
+
+    def choose(self, simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Owner:
+        """`pick`, counted."""
+        choice = self.pick(simulation, lanes, ops)
+        current = simulation.current
+        if current.enabled and choice is not current and isinstance(choice, Lane):
+            self.preemptions += 1
+        return choice
+
+
+def default_choice(simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Owner:
+    """What the default run would do: deliver at once, else go on, else the lowest lane."""
+    if ops:
+        return ops[0]
+    return simulation.current if simulation.current in lanes else lanes[0]
+
+
+class SlowRank(Chooser):
+    """Rank `rank` moves only when no other lane can; deliveries happen at once."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+    def restart(self) -> None:
+        """Nothing is remembered."""
+
+    def pick(self, simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Owner:
+        """The default choice among the others, while there are others."""
+        others = [lane for lane in lanes if lane.index != self.rank]
+        return default_choice(simulation, others or lanes, ops)
+
+
+class PausedRank(Chooser):
+    """Rank `rank` stops before its `nth` event until no other lane can move, then goes on."""
+
+    def __init__(self, rank: int, nth: int) -> None:
+        self.rank = rank
+        self.nth = nth
+        self.restart()
+
+    def restart(self) -> None:
+        """The pause is yet to come."""
+        self._seen = 0
+        self._counted = 0
+        self._paused = False
+        self._over = False
+
+    def pick(self, simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Owner:
+        """The default choice, without the paused lane while it pauses."""
+        events = simulation.events
+        for event in events[self._seen :]:
+            self._counted += event[0] == self.rank
+        self._seen = len(events)
+        if self._counted >= self.nth and not self._over:
+            others = [lane for lane in lanes if lane.index != self.rank]
+            if others or ops:
+                self._paused = True
+                return default_choice(simulation, others or lanes, ops)
+            self._over = True
+        return default_choice(simulation, lanes, ops)
+
+
+class PreemptedRank(PausedRank):
+    """Before its `nth` event rank `rank` gives way once: the lowest other lane goes on instead."""
+
+    def pick(self, simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Owner:
+        """The default choice, except once."""
+        if self._over:
+            return default_choice(simulation, lanes, ops)
+        choice = super().pick(simulation, lanes, ops)
+        if self._paused and isinstance(choice, Lane):
+            self._over = True
+        return choice

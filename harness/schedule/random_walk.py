@@ -1,0 +1,24 @@
+"""Uniform random walk over the enabled owners."""
+
+from __future__ import annotations
+
+from harness.ambient import generator
+from harness.fabric.simulated import InFlight, Lane, Simulation
+from harness.schedule.chooser import Chooser, Owner
+
+
+class RandomWalk(Chooser):
+    """Each contested point runs any enabled owner with equal probability."""
+
+    def __init__(self, *seed: object) -> None:
+        self._seed = seed
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin the stream of choices anew."""
+        self._random = generator("random_walk", *self._seed).random
+
+    def pick(self, simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Owner:
+        """Any enabled owner."""
+        index = int(self._random() * (len(lanes) + len(ops)))
+        return lanes[index] if index < len(lanes) else ops[index - len(lanes)]

@@ -1,0 +1,26 @@
+"""What the rungs' host programs share: how many rounds with how many elements, and their inputs.
+
+A round is one dispatch on every rank. Nothing orders the rounds of two ranks but the rung itself.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from msgspec import Meta, Struct
+
+from harness import values
+
+
+class Rounds(Struct, frozen=True, forbid_unknown_fields=True):
+    """sizes: elements a rank (float32) of each round."""
+
+    sizes: Annotated[
+        tuple[Annotated[int, Meta(ge=1, le=64)], ...], Meta(min_length=1, max_length=3)
+    ] = (4, 7)
+
+
+def inputs(size: int, n: int, round: int) -> torch.Tensor:
+    """[size, n] float32: row r is what rank r gives in `round`; every value occurs once."""
+    return torch.stack([values(rank, n, round) for rank in range(size)])

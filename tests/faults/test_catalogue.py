@@ -1,0 +1,259 @@
+"""Every fault fires, changes an outcome, and leaves alone what it does not concern.
+
+The table has a row for each fault; a fault without one fails `test_every_fault_has_a_row`.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from faults.addressing import (
+    MisalignedBase, NonContiguousSource, OffsetOffByOne, WindowCountsRanks, WrongPeer, WrongShape,
+)
+from faults.environment import Crash
+from faults.host import DispatchLoopTooShort, MissingShareMemory, ScalarBeforeTensor
+from faults.ordering import DroppedFence, DroppedQuiet, NotifyAfterWait, SkippedBarrier
+from faults.signals import (
+    DroppedNotify, DuplicatedNotify, ThresholdOffByOne, WrongCell, WrongNotifyOp,
+)
+from harness import (
+    Fault, Hold, NotifyOp, Plan, Scenario, WaitCmp, run, scenario, values,
+)
+from harness import registry
+from harness.finding import Verdict
+
+N = 4
+
+
+def from_left(size):
+    return [values((rank - 1) % size, N) for rank in range(size)]
+
+
+# Programs ---------------------------------------------------------------------------------------
+
+
+@scenario(reference=from_left)
+def push(rank):
+    """Put to the right neighbour, fence, notify, wait, load."""
+    data = rank.window("data", 2 * N, torch.float32)
+    cells = rank.window("cells", 2, torch.int32)
+    right = (rank.index + 1) % rank.size
+    rank.put(data, right, values(rank.index, N), 1)
+    rank.fence()
+    rank.notify(cells, right, 0, 1)
+    rank.wait(cells, 0, 1)
+    return rank.load(data, 1, N)
+
+
+@scenario(reference=from_left)
+def push_signal(rank):
+    """As push, with one put_signal."""
+    data = rank.window("data", N, torch.float32)
+    cells = rank.window("cells", 2, torch.int32)
+    right = (rank.index + 1) % rank.size
+    rank.put_signal(data, right, values(rank.index, N), 0, cells, 0, 1)
+    rank.wait(cells, 0, 1, cmp=WaitCmp.Eq)
+    return rank.load(data, 0, N)
+
+
+@scenario(reference=from_left)
+def pull(rank):
+    """Store, barrier, get_nbi from the left neighbour, quiet, load, barrier."""
+    data = rank.window("data", N, torch.float32)
+    landed = rank.buffer(N, torch.float32)
+    rank.store(data, values(rank.index, N))
+    rank.barrier()
+    rank.get_nbi(landed, (rank.index - 1) % rank.size, data)
+    rank.quiet()
+    result = rank.load(landed, 0, N)
+    rank.barrier()
+    return result
+
+
+@scenario(reference=from_left)
+def read(rank):
+    """Store, sync, remote_load from the left neighbour, sync."""
+    data = rank.window("data", N, torch.float32)
+    rank.store(data, values(rank.index, N))
+    rank.sync()
+    result = rank.remote_load(data, (rank.index - 1) % rank.size, 0, N)
+    rank.sync()
+    return result
+
+
+@scenario(reference=from_left)
+def write(rank):
+    """remote_store to the right neighbour, barrier, load."""
+    data = rank.window("data", N, torch.float32)
+    rank.remote_store(data, (rank.index + 1) % rank.size, values(rank.index, N))
+    rank.barrier()
+    return rank.load(data, 0, N)
+
+
+@scenario(reference=lambda size: [None] * size)
+def ask(rank):
+    """Rank 0 notifies the others and waits for their answers, which come after their wait."""
+    cells = rank.window("cells", 1, torch.int32)
+    if rank.index:
+        rank.wait(cells, 0, 1)
+        rank.notify(cells, 0, 0, 1)
+    else:
+        for peer in range(1, rank.size):
+            rank.notify(cells, peer, 0, 1)
+        rank.wait(cells, 0, rank.size - 1)
+
+
+@scenario(reference=lambda size: [None] * size)
+def announce(rank):
+    """Every other rank sets a cell of its own in rank 0's window."""
+    cells = rank.window("cells", rank.size, torch.int32)
+    if rank.index:
+        rank.notify(cells, 0, rank.index, 7, op=NotifyOp.Set)
+    else:
+        for peer in range(1, rank.size):
+            rank.wait(cells, peer, 7, cmp=WaitCmp.Eq)
+
+
+@scenario(reference=lambda size: [torch.tensor(0.0)] * size, ranks=(1, 8))
+def alone(rank):
+    """No peer, no notify, no offset but zero: little to plant a bug in."""
+    return torch.zeros(())
+
+
+def _copy(rank, source, target, window, count):
+    rank.store(window, rank.load(source, rank.index * count, count))
+    rank.store(target, rank.load(window, 0, count), rank.index * count)
+
+
+def _hosted(world, params):
+    source = torch.cat([values(rank, N) for rank in range(world.size)]).share_memory_()
+    target = torch.zeros(N * world.size).share_memory_()
+    window = world.alloc(4 * N).view(N, torch.float32)
+    world.prepare(source, target)
+    for device in range(world.size):
+        world.dispatch(_copy, source, target, window, N, device=device)
+    return {"target": [target] * world.size}
+
+
+def _concatenated(params, size):
+    return {"target": [torch.cat([values(rank, N) for rank in range(size)])] * size}
+
+
+hosted = Scenario(name="hosted", host=_hosted, reference=_concatenated)
+
+
+# The table --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """A fault in a program where it fires and shows; `spares` is a program where it cannot fire.
+
+    expects: the finding, or None where the program survives.
+    """
+
+    fault: Fault
+    program: Scenario
+    expects: str | None
+    spares: Scenario
+    ranks: int = 3
+    schedule: tuple = ()
+
+
+ROWS = [
+    Row(Crash(rank=1, nth=4), push, None, alone),
+    Row(Crash(rank=0, nth=1), ask, None, hosted, ranks=2, schedule=(Hold(0),)),
+    Row(NotifyAfterWait(rank=0), ask, "deadlock/cycle", pull, ranks=2),
+    Row(DroppedFence(rank=0), push, "integrity/unwritten_memory", ask, schedule=(Hold(0),)),
+    Row(DroppedQuiet(rank=1), pull, "integrity/unwritten_memory", push, schedule=(Hold(1),)),
+    Row(SkippedBarrier(rank=1, nth=1), pull, "deadlock/missing_arrival", push),
+    Row(SkippedBarrier(rank=1, nth=0), read, "deadlock/missing_arrival", push),
+    Row(DroppedNotify(rank=0), push, "deadlock/missing_notify", pull),
+    Row(DroppedNotify(rank=0), push_signal, "deadlock/missing_notify", write),
+    Row(DuplicatedNotify(rank=0), push_signal, "deadlock/overshoot", pull),
+    Row(WrongNotifyOp(rank=2), ask, "deadlock/overwritten_signal", pull),
+    Row(WrongCell(rank=0), push, "deadlock/wrong_cell", ask),
+    Row(WrongCell(rank=2), announce, "deadlock/wrong_cell", pull),
+    Row(ThresholdOffByOne(rank=1), push, "deadlock/missing_notify", pull),
+    Row(
+        ThresholdOffByOne(rank=1, delta=-1), push, "integrity/unwritten_memory", pull,
+        schedule=(Hold(0),),
+    ),
+    Row(WrongPeer(rank=0), push, "integrity/unwritten_memory", hosted),
+    Row(WrongPeer(rank=0, nth=1), push, "deadlock/missing_notify", hosted),
+    Row(WrongPeer(rank=0), pull, "integrity/wrong_value", hosted),
+    Row(WrongPeer(rank=0), read, "integrity/wrong_value", hosted),
+    Row(WrongPeer(rank=0), write, "integrity/unwritten_memory", hosted),
+    Row(OffsetOffByOne(rank=0), push, "integrity/unwritten_memory", ask),
+    Row(OffsetOffByOne(rank=0, delta=-1), push, "integrity/unwritten_memory", ask),
+    Row(OffsetOffByOne(rank=0), read, "exceptions/out_of_bounds", ask),
+    Row(OffsetOffByOne(rank=0, delta=-1), write, "exceptions/out_of_bounds", ask),
+    Row(WrongShape(rank=0), push, "integrity/unwritten_memory", ask),
+    Row(WrongShape(rank=0, nth=1), push, "integrity/wrong_shape", ask),
+    Row(WrongShape(rank=0, nth=1), pull, "integrity/unwritten_memory", ask),
+    Row(MisalignedBase(rank=1), push, "integrity/wrong_value", alone),
+    Row(MisalignedBase(rank=1, nth=1, nbytes=1), push, "exceptions/misaligned", alone),
+    Row(MisalignedBase(rank=1, nbytes=2), push, "integrity/wrong_value", alone),
+    Row(NonContiguousSource(rank=2), push, "exceptions/non_contiguous", ask),
+    Row(NonContiguousSource(rank=2), hosted, "exceptions/non_contiguous", ask),
+    Row(WindowCountsRanks(rank=1), push, "matching/different_call", alone),
+    Row(WindowCountsRanks(), hosted, "exceptions/out_of_bounds", alone),
+    Row(MissingShareMemory(), hosted, "integrity/stale_private_memory", push),
+    Row(MissingShareMemory(index=1), hosted, "integrity/stale_private_memory", push),
+    Row(ScalarBeforeTensor(rank=1), hosted, "exceptions/dispatch_error", push),
+    Row(DispatchLoopTooShort(rank=2), hosted, "exceptions/dispatch_error", alone),
+]
+
+
+def plan_of(row, *, program=None, faulty=True):
+    program = program or row.program
+    return Plan(
+        scenario=program.name, params=program.params(), ranks=row.ranks,
+        faults=(row.fault,) if faulty else (), schedule=row.schedule,
+    )
+
+
+def title(row):
+    return f"{row.fault.__struct_config__.tag}-{row.program.name}"
+
+
+def test_every_fault_has_a_row():
+    assert {row.fault.__struct_config__.tag for row in ROWS} == set(registry.faults())
+
+
+def test_every_fault_says_what_it_does_on_one_line():
+    for name, fault in registry.faults().items():
+        first = (fault.__doc__ or "").split("\n")[0]
+        assert first.endswith((".", ".)")), name
+        assert fault.family in ("environment", "bug"), name
+
+
+@pytest.mark.parametrize("row", ROWS, ids=title)
+def test_fires_once_and_is_recorded(row):
+    record = run(plan_of(row), scenario=row.program).run
+    assert record.fired == [1]
+    assert [event.kind for event in record.events].count("fault") <= 1
+
+
+@pytest.mark.parametrize("row", ROWS, ids=title)
+def test_changes_the_outcome(row):
+    without = run(plan_of(row, faulty=False), scenario=row.program)
+    assert without.verdict is Verdict.PASS, without.findings
+    outcome = run(plan_of(row), scenario=row.program)
+    names = [finding.name for finding in outcome.findings]
+    if row.expects is None:
+        assert names == []
+        assert outcome.verdict is Verdict.PASS
+        assert outcome.run.identity() != without.run.identity()
+    else:
+        assert row.expects in names
+
+
+@pytest.mark.parametrize("row", ROWS, ids=title)
+def test_does_not_fire_where_it_does_not_apply(row):
+    if row.spares is alone and isinstance(row.fault, DispatchLoopTooShort | Crash):
+        ranks = 1
+    else:
+        ranks = row.ranks
+    assert ranks
