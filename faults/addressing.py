@@ -21,8 +21,7 @@ from faults.operations import (
     strided,
     whole,
 )
-from harness import Fault
-from harness.interpose import Operation
+from harness import Fault, Operation
 
 # A shifted handle reaches at most this far behind its window: the width of a guard.
 SHIFT_BYTES_MAX = 64

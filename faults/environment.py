@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from faults.operations import HOST
-from harness import Fault
-from harness.interpose import Die, Operation
+from harness import EVERY, Die, Fault, Operation
 
 
 class Crash(Fault, frozen=True, tag="crash"):
@@ -21,10 +20,11 @@ class Crash(Fault, frozen=True, tag="crash"):
     """
 
     family: ClassVar[Literal["environment", "bug"]] = "environment"
+    everywhere: ClassVar[bool] = False
 
     def matches(self, op: Operation) -> bool:
-        """Every call of the rank program."""
-        return op.kind not in HOST
+        """Every call of the rank program; the world never kills all ranks at once."""
+        return op.kind not in HOST and self.rank != EVERY
 
     def rewrite(self, op: Operation) -> Die:
         """Die before the operation."""

@@ -5,30 +5,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from harness import Fault
+from harness import EVERY, Drop, Fault, Operation
 from harness.host import is_window_or_tensor
-from harness.interpose import Drop, Operation
-from harness.plan import NonNegative
 
 
 class MissingShareMemory(Fault, frozen=True, tag="missing_share_memory"):
-    """share_memory_() was not called: each rank sees a private copy of a prepared tensor.
-
-    index: which tensor of the `prepare` call; null means all of them.
-    """
-
-    index: NonNegative | None = None
+    """share_memory_() was not called: each rank sees private copies of the prepared tensors."""
 
     def matches(self, op: Operation) -> bool:
-        """Prepares that have such a tensor."""
-        return op.kind == "prepare" and len(op.args["tensors"]) > (self.index or 0)
+        """Prepares of at least one tensor."""
+        return op.kind == "prepare" and len(op.args["tensors"]) > 0
 
     def rewrite(self, op: Operation) -> Operation:
         """Prepare private copies, unchecked."""
-        chosen = range(len(op.args["tensors"])) if self.index is None else (self.index,)
-        return op.with_args(private=frozenset((*op.args["private"], *chosen)))
+        return op.with_args(private=range(len(op.args["tensors"])))
 
 
 def _first_scalar(args: tuple[Any, ...]) -> int | None:
@@ -60,9 +52,11 @@ class ScalarBeforeTensor(Fault, frozen=True, tag="scalar_before_tensor"):
 class DispatchLoopTooShort(Fault, frozen=True, tag="dispatch_loop_too_short"):
     """The dispatch loop leaves a rank out."""
 
+    everywhere: ClassVar[bool] = False
+
     def matches(self, op: Operation) -> bool:
-        """Dispatches, in a world of two or more."""
-        return op.kind == "dispatch" and op.size > 1
+        """Dispatches of one rank, in a world of two or more."""
+        return op.kind == "dispatch" and op.size > 1 and self.rank != EVERY
 
     def rewrite(self, op: Operation) -> Drop:
         """Leave the dispatch out."""

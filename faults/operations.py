@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from harness import Buffer, Window
-from harness.interpose import Operation
+from harness import Buffer, Operation, Window
 
 # Operations that change a cell, and the argument that names the cell's element.
 CELL_AT = {"notify": "at", "put_signal": "cell_at"}

@@ -7,8 +7,7 @@ wait are not barrier calls: signals.py plants bugs in those.
 from __future__ import annotations
 
 from faults.operations import CELL_AT
-from harness import Fault
-from harness.interpose import DeferAfter, Drop, Operation
+from harness import DeferAfter, Drop, Fault, Operation
 
 
 class NotifyAfterWait(Fault, frozen=True, tag="notify_after_wait"):

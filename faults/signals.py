@@ -9,8 +9,11 @@ from __future__ import annotations
 from typing import Literal
 
 from faults.operations import CELL_AT, cell_of, whole
-from harness import Fault, NotifyOp
-from harness.interpose import Drop, Operation, Twice
+from harness import Drop, Fault, NotifyOp, Operation, Twice
+
+
+def _sets(op: Operation) -> bool:
+    return whole(op.args["op"]) == NotifyOp.Set
 
 
 class DroppedNotify(Fault, frozen=True, tag="dropped_notify"):
@@ -19,7 +22,8 @@ class DroppedNotify(Fault, frozen=True, tag="dropped_notify"):
     def matches(self, op: Operation) -> bool:
         """Notifies, and put_signals whose signal changes its cell."""
         if op.kind == "put_signal":
-            return bool(op.args["amount"] != 0 or op.args["op"] == NotifyOp.Set)
+            amount = whole(op.args["amount"])
+            return amount is not None and (amount != 0 or _sets(op))
         return op.kind == "notify"
 
     def rewrite(self, op: Operation) -> Drop | Operation:
@@ -46,12 +50,11 @@ class WrongNotifyOp(Fault, frozen=True, tag="wrong_notify_op"):
 
     def matches(self, op: Operation) -> bool:
         """Notifies and put_signals."""
-        return op.kind in CELL_AT
+        return op.kind in CELL_AT and whole(op.args["op"]) is not None
 
     def rewrite(self, op: Operation) -> Operation:
         """Set for AtomicAdd and the reverse."""
-        given = op.args["op"]
-        return op.with_args(op=NotifyOp.AtomicAdd if given == NotifyOp.Set else NotifyOp.Set)
+        return op.with_args(op=NotifyOp.AtomicAdd if _sets(op) else NotifyOp.Set)
 
 
 class WrongCell(Fault, frozen=True, tag="wrong_cell"):

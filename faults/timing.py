@@ -1,8 +1,8 @@
 """Timing faults: what the world may do to when things happen. Environment, all of them.
 
-They are friendly names. Before a run each is lowered to the Holds and Preempts that it stands for, in
-the program at hand, and only those are saved. `nth` counts the rank's operations of the kind in the
-default run.
+They are friendly names. Before a run each is lowered to the Holds and Preempts that it stands for,
+in the program at hand, and only those are saved. `nth` counts the rank's operations of the kind in
+the default run.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ class _Timing(Fault, frozen=True, forbid_unknown_fields=True, tag="timing"):
     """A fault that is lowered; it rewrites nothing."""
 
     family: ClassVar[Literal["environment", "bug"]] = "environment"
+    everywhere: ClassVar[bool] = False
     lowers: ClassVar[bool] = True
 
     def matches(self, op: Operation) -> bool:

@@ -1,18 +1,31 @@
-"""Rankfault's front door: what scenarios, systems, faults, mutants and tests use."""
+"""Rankfault's front door: what scenarios, systems, faults, mutants and tests use.
 
-from harness import lowering
-from harness.errors import PeerLost, RankfaultError
-from harness.fabric.memory import Buffer, Window
-from harness.finding import Finding, Outcome, Verdict
-from harness.host import World
-from harness.interpose import DeferAfter, Die, Drop, Operation, Raise, Twice
-from harness.plan import Fault, Hold, Plan, Preempt, Visibility
-from harness.rank import AtomicType, NotifyOp, Rank, WaitCmp
-from harness.run import run
-from harness.scenario import Mutant, Scenario, mutant, scenario, values
-from harness.strategy import plans, property
+Its parts are imported on first use: the pytest plugin lives in this package, and a test session
+without rank programs must not wait for torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness import lowering
+    from harness.errors import PeerLost, RankfaultError
+    from harness.fabric.memory import Buffer, Window
+    from harness.finding import Finding, Outcome, Verdict
+    from harness.host import World
+    from harness.interpose import DeferAfter, Die, Drop, Operation, Raise, Twice
+    from harness.plan import EVERY, Fault, Hold, Plan, Preempt, Visibility
+    from harness.rank import AtomicType, NotifyOp, Rank, WaitCmp
+    from harness.run import run
+    from harness.scenario import Mutant, Scenario, mutant, scenario, values
+    from harness.strategy import plans, property
 
 __all__ = [
+    "EVERY",
     "AtomicType",
     "Buffer",
     "DeferAfter",
@@ -46,3 +59,40 @@ __all__ = [
     "scenario",
     "values",
 ]
+
+_PARTS = {
+    "errors": ("PeerLost", "RankfaultError"),
+    "fabric.memory": ("Buffer", "Window"),
+    "finding": ("Finding", "Outcome", "Verdict"),
+    "host": ("World",),
+    "interpose": ("DeferAfter", "Die", "Drop", "Operation", "Raise", "Twice"),
+    "plan": ("EVERY", "Fault", "Hold", "Plan", "Preempt", "Visibility"),
+    "rank": ("AtomicType", "NotifyOp", "Rank", "WaitCmp"),
+    "run": ("run",),
+    "scenario": ("Mutant", "Scenario", "mutant", "scenario", "values"),
+    "strategy": ("plans", "property"),
+}
+_HOME = {name: part for part, names in _PARTS.items() for name in names}
+
+
+class _FrontDoor(ModuleType):
+    """A module whose names `run` and `scenario` mean the functions, never the submodules."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _HOME and isinstance(value, ModuleType):
+            return  # the import system binds each submodule to its package
+        super().__setattr__(name, value)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "lowering":
+                return importlib.import_module("harness.lowering")
+            if name not in _HOME:
+                raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+            super().__setattr__(name, value)
+            return value
+
+
+sys.modules[__name__].__class__ = _FrontDoor

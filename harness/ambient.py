@@ -15,7 +15,9 @@ deterministic as their seeds), CUDA generators, code that bound `time.sleep` bef
 from __future__ import annotations
 
 import ctypes
+import functools
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -27,7 +29,7 @@ import torch
 from harness.errors import ThreadStarted
 
 _MT19937_BYTES = 624 * 4 + 4
-_numpy_state = numpy.random.mtrand._rand._bit_generator  # type: ignore[attr-defined]
+_numpy_state = numpy.random.mtrand._rand._bit_generator
 _numpy_address: int = _numpy_state.ctypes.state_address
 
 
@@ -55,34 +57,128 @@ def fresh_seed() -> int:
     return random.SystemRandom().getrandbits(48)
 
 
-def _capture() -> tuple[Any, bytes, torch.Tensor]:
+class _MersenneState(ctypes.Structure):
+    """What CPython's RandomObject holds behind its object header (Modules/_randommodule.c)."""
+
+    _fields_ = (("index", ctypes.c_int), ("key", ctypes.c_uint32 * 624))
+
+
+def _python_address() -> int | None:
+    """Where the state of `random`'s generator lies, if this interpreter keeps it where 3.11 does."""
+    inst = random._inst
+    address = id(inst) + object.__basicsize__
+    held = _MersenneState.from_address(address)
+    if (*held.key, held.index) == random.getstate()[1]:
+        return address
+    return None
+
+
+_python_state = _python_address()
+
+
+def _python_bytes() -> Any:
+    """A value that changes when `random`'s generator is used; getstate costs thirty times more."""
+    if _python_state is None:
+        return random.getstate()
+    return ctypes.string_at(_python_state, ctypes.sizeof(_MersenneState))
+
+
+_Peek = tuple[Any, bytes, torch.Tensor, Any]
+
+
+def _peek() -> _Peek:
+    """The three generators' states, cheaply: comparable; `_put_back` can restore from it."""
     return (
-        random.getstate(),
+        _python_bytes(),
         ctypes.string_at(_numpy_address, _MT19937_BYTES),
         torch.default_generator.get_state(),
+        random._inst.gauss_next,  # type: ignore[attr-defined]
     )
 
 
-def _restore(state: tuple[Any, bytes, torch.Tensor]) -> None:
-    random.setstate(state[0])
-    ctypes.memmove(_numpy_address, state[1], _MT19937_BYTES)
+def _put_back(state: _Peek) -> None:
+    """Restore what `_peek` saw. A cached Gaussian of numpy's legacy generator is dropped."""
+    random._inst.gauss_next = state[3]  # type: ignore[attr-defined]
+    if _python_state is None:
+        random.setstate(state[0])
+    else:
+        ctypes.memmove(_python_state, state[0], ctypes.sizeof(_MersenneState))
+    key = numpy.frombuffer(state[1], dtype=numpy.uint32, count=624)
+    position = int.from_bytes(state[1][-4:], sys.byteorder)
+    numpy.random.set_state(("MT19937", key, position, 0, 0.0))
     torch.default_generator.set_state(state[2])
 
 
-def _seeded(rank: int) -> tuple[Any, bytes, torch.Tensor]:
+_Full = tuple[Any, Any, torch.Tensor]
+
+
+def _capture() -> _Full:
+    """The three generators' whole states, cached Gaussians included."""
+    return random.getstate(), numpy.random.get_state(), torch.default_generator.get_state()
+
+
+def _restore(state: _Full) -> None:
+    random.setstate(state[0])
+    numpy.random.set_state(state[1])
+    torch.default_generator.set_state(state[2])
+
+
+@functools.cache
+def _seeded(rank: int) -> _Full:
     """Generator states for one rank, the same in every run and process."""
     held = _capture()
     random.seed(rank)
     numpy.random.seed(rank)
-    torch.manual_seed(rank)
+    torch.default_generator.manual_seed(rank)  # torch.manual_seed would reseed the GPUs as well
     made = _capture()
     _restore(held)
     return made
 
 
-def _no_thread(self: threading.Thread) -> None:
+_active: Ambient | None = None
+_NAMES = (
+    "sleep", "time", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "perf_counter_ns",
+)
+_real_start = threading.Thread.start
+
+
+def _inside() -> Ambient | None:
+    """The run that the calling thread is in; other threads of the process keep the real world."""
+    ambient = _active
+    return ambient if ambient is not None and ambient.thread == threading.get_ident() else None
+
+
+def _virtual(name: str) -> Callable[..., Any]:
+    """What stands for `time.<name>` during a run."""
+    real = getattr(time, name)
+
+    def sleep(seconds: float) -> None:
+        ambient = _inside()
+        if ambient is None:
+            real(seconds)
+        else:
+            ambient.sleep(seconds)
+
+    def read() -> float:
+        ambient = _inside()
+        return float(real()) if ambient is None else ambient.clock()
+
+    def read_ns() -> int:
+        ambient = _inside()
+        return int(real()) if ambient is None else round(ambient.clock() * 1e9)
+
+    return sleep if name == "sleep" else read_ns if name.endswith("_ns") else read
+
+
+_VIRTUAL = {name: _virtual(name) for name in _NAMES}
+
+
+def _start(self: threading.Thread) -> None:
+    if _inside() is None:
+        _real_start(self)
+        return
     raise ThreadStarted(
-        f"thread {self.name!r} was started inside a simulated rank: threads are scheduled by the "
+        f"thread {self.name!r} was started inside a simulated run: threads are scheduled by the "
         "operating system, so the run would not replay; use a lane, or the processes fabric"
     )
 
@@ -96,39 +192,46 @@ class Ambient:
     def __init__(
         self, sleep: Callable[[float], None], clock: Callable[[], float], swapping: bool
     ) -> None:
-        self._sleep = sleep
-        self._clock = clock
+        self.sleep = sleep
+        self.clock = clock
+        self.thread = 0
         self.swapping = swapping
         self.drew = False
-        self._by_lane: dict[int, tuple[Any, bytes, torch.Tensor]] = {}
+        self._by_lane: dict[int, _Full] = {}
+        self._whole: _Full | None = None
 
     def __enter__(self) -> Ambient:
-        self._patched = (
-            time.sleep, time.time, time.monotonic, time.perf_counter, threading.Thread.start
-        )
+        global _active
+        self._patched = {name: getattr(time, name) for name in _NAMES}
+        self._start = threading.Thread.start
         self._grad = torch.is_grad_enabled()
-        self._before = _capture()
-        time.sleep = self._sleep
-        time.time = time.monotonic = time.perf_counter = self._clock
-        threading.Thread.start = _no_thread  # type: ignore[method-assign]
+        self._before = _peek()
+        self._whole = _capture() if self.swapping else None
+        self.thread = threading.get_ident()
+        _active = self
+        vars(time).update(_VIRTUAL)
+        threading.Thread.start = _start  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *exc: object) -> None:
-        (
-            time.sleep, time.time, time.monotonic, time.perf_counter, start
-        ) = self._patched
-        threading.Thread.start = start  # type: ignore[method-assign]
+        global _active
+        vars(time).update(self._patched)
+        threading.Thread.start = self._start  # type: ignore[method-assign]
+        _active = None
         if torch.is_grad_enabled() != self._grad:
             torch.set_grad_enabled(self._grad)
-        after = _capture()
+        after = _peek()
         before = self._before
         self.drew = (
             after[0] != before[0]
             or after[1] != before[1]
+            or after[3] != before[3]
             or not torch.equal(after[2], before[2])
         )
-        if self.drew or self.swapping:
-            _restore(before)
+        if self._whole is not None:
+            _restore(self._whole)
+        elif self.drew:
+            _put_back(before)
 
     def leave(self, lane: int) -> None:
         """Keep the generators of a lane that is switched away from (swapping mode only)."""

@@ -47,7 +47,7 @@ class HostWindow:
 
     def view(self, shape: Shape, dtype: torch.dtype, byte_offset: int = 0) -> HostWindow:
         """The same memory from `byte_offset` on as `shape` elements of `dtype`."""
-        dims = normal_shape(shape)
+        dims = normal_shape(shape, f"view of {self!r}")
         offset = self.offset + byte_offset
         need = math.prod(dims) * ITEMSIZE[dtype]
         if offset % ITEMSIZE[dtype]:
@@ -157,7 +157,7 @@ class World:
         self, size: Shape, dtype: torch.dtype | None, name: str, init: str | None
     ) -> HostWindow:
         element = torch.uint8 if dtype is None else dtype
-        dims = normal_shape(size)
+        dims = normal_shape(size, f"alloc of {name!r}")
         zero = init == "zero" if init else element in (torch.int32, torch.uint8)
         window = HostWindow(
             len(self.recorded.windows), name, math.prod(dims) * ITEMSIZE[element], dims, element,
@@ -186,7 +186,7 @@ class World:
                     f"prepare: host tensor {name!r} of shape {list(tensor.shape)} has strides "
                     f"{list(tensor.stride())}; pass {name}.contiguous()"
                 )
-            if index not in private and not tensor.is_shared():
+            if index not in private and not tensor.is_shared():  # type: ignore[no-untyped-call]
                 raise NotShared(
                     f"prepare: host tensor {name!r} is not in shared memory, so each rank would "
                     f"see a private copy; call {name}.share_memory_() before prepare"
@@ -211,36 +211,41 @@ class World:
                 f"dispatch of {name}: device={device} is outside the logical ranks "
                 f"0..{self.size - 1}{hint}"
             )
-        scalar = next((i for i, arg in enumerate(args) if not is_window_or_tensor(arg)), None)
-        late = next(
-            (i for i, arg in enumerate(args) if is_window_or_tensor(arg) and scalar is not None
-             and i > scalar),
-            None,
-        )
-        if scalar is not None and late is not None:
-            raise DispatchError(
-                f"dispatch of {name} on rank {device}: argument {scalar} is the scalar "
-                f"{args[scalar]!r}, but the tensor at argument {late} follows it; tensors come "
-                "before scalars"
-            )
+        self._check_order(name, args, device)
         for index, arg in enumerate(args):
             if isinstance(arg, torch.Tensor) and id(arg) not in self.recorded.prepared:
                 raise DispatchError(
                     f"dispatch of {name} on rank {device}: the tensor at argument {index} was "
                     "never prepared; call world.prepare(...) on it first"
                 )
-        queue = self.recorded.queues[device]
-        behind = min(range(self.size), key=lambda r: len(self.recorded.queues[r]))
-        if len(queue) > len(self.recorded.queues[behind]):
+        queues = self.recorded.queues
+        queue = queues[device]
+        shortest = min(map(len, queues))
+        if len(queue) > shortest:
+            behind = next(rank for rank in range(self.size) if len(queues[rank]) == shortest)
             raise DispatchError(
                 f"dispatch of {name}: rank {device} is dispatched again before rank {behind} was "
                 f"dispatched in round {len(queue) - 1}; every logical rank comes once a round"
             )
         queue.append(Dispatch(program, args))
 
+    def _check_order(self, name: str, args: tuple[Any, ...], device: int) -> None:
+        """Tensors come before scalars."""
+        scalar = -1
+        for index, arg in enumerate(args):
+            if not isinstance(arg, torch.Tensor | HostWindow):
+                if scalar < 0:
+                    scalar = index
+            elif scalar >= 0:
+                raise DispatchError(
+                    f"dispatch of {name} on rank {device}: argument {scalar} is the scalar "
+                    f"{args[scalar]!r}, but the tensor at argument {index} follows it; tensors "
+                    "come before scalars"
+                )
+
     def finished(self) -> HostProgram:
         """The recorded program. Raises DispatchError when a rank is missing from the last round."""
-        rounds = max((len(queue) for queue in self.recorded.queues), default=0)
+        rounds = max(1, *(len(queue) for queue in self.recorded.queues))
         missing = [r for r, queue in enumerate(self.recorded.queues) if len(queue) < rounds]
         if missing:
             raise DispatchError(

@@ -1,9 +1,10 @@
-"""The hunt: parameter sets from Hypothesis, schedules from the explorer portfolio, until something shows.
+"""The hunt: parameter sets from Hypothesis, schedules from the explorers, until something shows.
 
 For each parameter set the portfolio starts with the default run and goes on with everything held to
 its last legal moment, a slow rank, PCT 1 to 3, POS, a random walk, a few sparse deviations and a
 crash. The first parameter set is the scenario's defaults in a world of four, what a user would try
-first. All randomness follows from the root seed; the same root seed and limits hunt the same plans.
+first. All randomness follows from the root seed; the same root seed and limits hunt the same plans,
+whatever modules are imported and whatever Hypothesis profile is in force.
 
 A failing run that an explorer chose is converted to deviations before anything else happens to it.
 """
@@ -15,22 +16,27 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
-from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from harness import registry
 from harness.ambient import generator, now
 from harness.errors import UnknownName, UsageError
 from harness.finding import Finding, Outcome
 from harness.plan import Deviation, Fault, Hold, Plan, Preempt, Visibility
-from harness.run import explore, run
+from harness.record import Run
+from harness.run import explore, lowered, run
 from harness.scenario import Scenario
 from harness.schedule import PCT, POS, Chooser, PausedRank, RandomWalk, SlowRank, deviations_of
-from harness.strategy import environment_faults, fault_values, plans, ranks_of
+from harness.schedule.convert import holds_of
+from harness.strategy import drawn, environment_faults, fault_values, plans, ranks_of
 
 BATCH = 32
-EVENTS_PER_DEFAULT = 40  # an explored run may be so many times as long as the default run
-EVENTS_SLACK = 20_000
+PUTS = frozenset(("put", "put_nbi", "remote_store", "put_signal"))
+NOTIFIES = frozenset(("notify", "signal"))
 FIRST_RANKS = 4
+PLACES = 3  # of a fault in one parameter set
+DATA_OPERATIONS = frozenset(
+    ("put", "put_nbi", "remote_store", "put_signal", "get_issue", "get_nbi")
+)
 
 replace = msgspec.structs.replace
 
@@ -52,8 +58,10 @@ class Target:
 class Statistics:
     """What a hunt did; enough to prove that it explored.
 
-    identities: distinct run identities (as hashes). fired: how often each fault took effect. shares:
-    plans by explorer. unfired: plans whose fault never fired.
+    identities: distinct run identities (as hashes). fired: in how many plans each fault took
+    effect.
+    shares: plans by explorer. unfired: plans with faults of which none fired. notes: checkers that
+    failed, and how often.
     """
 
     plans: int = 0
@@ -64,11 +72,12 @@ class Statistics:
     shares: Counter[str] = field(default_factory=Counter)
     unfired: int = 0
     passed_over: Counter[str] = field(default_factory=Counter)  # findings that --until did not want
+    notes: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to hunt. One of plans_max and seconds bounds it; bug names a mutant, faults bug faults."""
+    """What to hunt. plans_max or seconds bounds it; bug names a mutant, faults are bug faults."""
 
     scenario: Scenario
     root_seed: int
@@ -94,14 +103,19 @@ class Hunt:
     @property
     def vacuous(self) -> bool:
         """Faults were asked for and none ever fired: such a hunt is UNKNOWN, not a pass."""
-        return bool(self.order.faults) and self.statistics.unfired == self.statistics.plans
+        fired = self.statistics.fired
+        return bool(self.order.faults) and not any(fired[name] for name in self.order.faults)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Attempt:
+    """A plan to run. lowered: timing faults that its schedule stands for. outcome: once it ran."""
+
     explorer: str
     plan: Plan
     chooser: Chooser | None = None
+    lowered: tuple[str, ...] = ()
+    outcome: Outcome | None = None
 
 
 def hunt(
@@ -110,12 +124,12 @@ def hunt(
 ) -> Hunt:
     """Hunt until a finding, or until the limits are reached.
 
-    on_plan: called after each plan, for progress. before_plan: called with each plan and its explorer
-    before it runs (the slot file of the plan in flight).
+    on_plan: called after each plan, for progress. before_plan: called with each plan and its
+    explorer before it runs (the slot file of the plan in flight).
     """
     statistics = Statistics()
     started = now()
-    for attempt in _attempts(order):
+    for attempt in _attempts(order, before_plan):
         statistics.seconds = now() - started
         if order.plans_max is not None and statistics.plans >= order.plans_max:
             break
@@ -123,14 +137,15 @@ def hunt(
             break
         if before_plan is not None:
             before_plan(attempt.plan, attempt.explorer)
-        outcome = _run(attempt, order)
+        outcome = attempt.outcome = _run(attempt, order)
         _count(statistics, attempt, outcome)
         statistics.seconds = now() - started
         if on_plan is not None:
             on_plan(statistics)
         wanted = next((f for f in outcome.findings if order.until.meets(f)), None)
         if wanted is not None:
-            return Hunt(order, statistics, _settled(attempt, outcome, order), wanted, attempt.explorer)
+            settled = _settled(attempt, outcome, order)
+            return Hunt(order, statistics, settled, wanted, attempt.explorer)
         statistics.passed_over.update(f.name for f in outcome.findings)
     statistics.seconds = now() - started
     return Hunt(order, statistics, None, None)
@@ -156,52 +171,55 @@ def _count(statistics: Statistics, attempt: _Attempt, outcome: Outcome) -> None:
     statistics.events += len(record.raw)
     statistics.shares[attempt.explorer] += 1
     statistics.identities.add(hash(tuple([event[:6] for event in record.raw])))
-    for fault, fired in zip(attempt.plan.faults, record.fired, strict=True):
-        if fired:
-            statistics.fired[fault.tag()] += 1
-        else:
-            statistics.unfired += 1
-    late = late_operations(outcome)
-    for name, count in late.items():
-        if count:
-            statistics.fired[name] += 1
+    fired = {
+        fault.tag() for fault, times in zip(attempt.plan.faults, record.fired, strict=True) if times
+    }
+    if record.deviations_applied:
+        fired.update(attempt.lowered)
+    if not fired and (attempt.plan.faults or attempt.lowered):
+        statistics.unfired += 1
     chooser = attempt.chooser
+    if attempt.plan.schedule or chooser is not None:
+        fired.update(name for name, count in late_operations(outcome).items() if count)
     if chooser is not None and chooser.preemptions:
-        statistics.fired["preemption"] += 1
+        fired.add("preemption")
         if isinstance(chooser, SlowRank):
-            statistics.fired["slow_rank"] += 1
+            fired.add("slow_rank")
         elif isinstance(chooser, PausedRank):
-            statistics.fired["pause"] += 1
+            fired.add("pause")
+    statistics.fired.update(fired)
+    statistics.notes.update(note for note in outcome.notes if note.startswith("checker "))
 
 
 def late_operations(outcome: Outcome) -> dict[str, int]:
-    """How many puts and notifies were delivered later than at once."""
+    """How many puts and notifies were delivered later than as soon as they could be."""
     record = outcome.run
-    ranks = record.ranks
-    counts = {"late_put": 0, "late_notify": 0}
-    issued: dict[int, tuple[int, str]] = {}
-    for index, event in enumerate(record.raw):
-        number = event[7]
-        if number < 0:
-            continue
-        if event[0] < ranks:
-            issued[number] = index, event[1]
-        elif number in issued:
-            at, kind = issued.pop(number)
-            if index > at + 2:
-                counts["late_notify" if kind in ("notify", "signal") else "late_put"] += 1
-    return counts
+    late = {hold.op for hold in holds_of(record)}
+    kinds = [e[1] for e in record.raw if e[7] in late and e[0] < record.ranks]
+    return {
+        "late_put": sum(kind in PUTS for kind in kinds),
+        "late_notify": sum(kind in NOTIFIES for kind in kinds),
+    }
 
 
-def _attempts(order: Order) -> Iterator[_Attempt]:
+def _attempts(order: Order, before_plan: Callable[[Plan, str], None] | None) -> Iterator[_Attempt]:
     """Every plan of a hunt, in order; endless."""
     visibility = Visibility(delivery="eager" if order.delivery == "eager" else "relaxed")
+    placed = False
     for number, base in enumerate(_parameter_sets(order)):
         plan = replace(base, visibility=visibility)
-        if order.faults:
-            yield from _with_faults(plan, order, number)
-        else:
+        if not order.faults:
             yield from _portfolio(plan, order, number)
+            continue
+        if before_plan is not None:
+            before_plan(plan, "probe")  # placing faults runs the program
+        for attempt in _with_faults(plan, order, number):
+            placed = True
+            yield attempt
+        if not placed and number >= BATCH:
+            raise UsageError(
+                f"{', '.join(order.faults)}: nothing in {order.scenario.name} for it to hit"
+            )
 
 
 def _parameter_sets(order: Order) -> Iterator[Plan]:
@@ -226,18 +244,8 @@ def _parameter_sets(order: Order) -> Iterator[Plan]:
 
 def _drawn(order: Order, ranks: tuple[int, int], batch: int) -> list[Plan]:
     """One batch of Hypothesis's plans, a function of the root seed and the batch's number."""
-    found: list[Plan] = []
-
-    @seed(generator("batch", order.root_seed, order.scenario.name, batch).getrandbits(64))
-    @settings(
-        max_examples=BATCH, database=None, deadline=None, phases=(Phase.generate,),
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(plans(order.scenario, ranks=ranks, bug=order.bug, faults=False, schedule=False))
-    def collect(plan: Plan) -> None:
-        found.append(plan)
-
-    collect()
+    strategy = plans(order.scenario, ranks=ranks, bug=order.bug, faults=False, schedule=False)
+    found = drawn(strategy, BATCH, "batch", order.root_seed, order.scenario.name, batch)
     if len(found) > 2:  # Hypothesis begins with the simplest plan; the smallest world shows least
         found.append(found.pop(0))
     return found
@@ -246,14 +254,17 @@ def _drawn(order: Order, ranks: tuple[int, int], batch: int) -> list[Plan]:
 def _portfolio(plan: Plan, order: Order, number: int) -> Iterator[_Attempt]:
     """The explorers' turn on one parameter set."""
     source = generator("portfolio", order.root_seed, number)
-    default = run(plan, scenario=order.scenario).run
-    yield _Attempt("default", plan)
+    first = _Attempt("default", plan)
+    yield first
+    assert first.outcome is not None
+    default = first.outcome.run
     if not default.operations and default.points <= 0:
         return
     points, operations = default.points, default.operations
-    held = tuple(Hold(op) for op in range(operations))
+    held = _held(plan, operations)
     if held:
         yield _Attempt("held", replace(plan, schedule=held))
+        yield _Attempt("late_data", replace(plan, schedule=data_holds(default)))
     stamp = (order.root_seed, number)
     yield _Attempt("pct1", plan, PCT(1, points, *stamp))
     yield _Attempt("slow_rank", plan, SlowRank(source.randrange(plan.ranks)))
@@ -266,14 +277,31 @@ def _portfolio(plan: Plan, order: Order, number: int) -> Iterator[_Attempt]:
     yield _Attempt("pct3", plan, PCT(3, points, *stamp))
     nth = source.randrange(max(len(default.raw) // plan.ranks, 1))
     yield _Attempt("pause", plan, PausedRank(source.randrange(plan.ranks), nth))
-    yield _Attempt("deviations", replace(plan, schedule=_sparse(source, operations, points)))
+    sparse = _sparse(source.randrange, len(held), points)
+    yield _Attempt("deviations", replace(plan, schedule=sparse))
     for kind in environment_faults().values():
         yield from _faulty(plan, order, kind, number, "faults")
 
 
-def _sparse(source: object, operations: int, points: int) -> tuple[Deviation, ...]:
-    """One to three random deviations."""
-    draw = source.randrange  # type: ignore[attr-defined]
+def _held(plan: Plan, operations: int) -> tuple[Hold, ...]:
+    """Every operation held to its last legal moment; none with eager delivery, which ignores it."""
+    if plan.visibility.delivery == "eager":
+        return ()
+    return tuple([Hold(op) for op in range(operations)])
+
+
+def data_holds(default: Run, rank: int | None = None) -> tuple[Deviation, ...]:
+    """Holds of all data operations (of one rank): signals overtake whatever no fence keeps."""
+    return tuple(
+        Hold(event[7]) for event in default.raw
+        if event[1] in DATA_OPERATIONS and rank in (None, event[0])
+    )
+
+
+def _sparse(
+    draw: Callable[[int], int], operations: int, points: int
+) -> tuple[Deviation, ...]:
+    """One to three random deviations. draw: a number below its argument."""
     found: list[Deviation] = []
     for _ in range(1 + draw(3)):
         if operations and draw(2):
@@ -295,24 +323,15 @@ def _faulty(
         )
 
 
-def _one(plan: Plan, order: Order, kind: type[Fault], number: object) -> Fault | None:
+def _one(
+    plan: Plan, order: Order, kind: type[Fault], number: object, *, everywhere_only: bool = False
+) -> Fault | None:
     """A fault of `kind`, drawn for this parameter set."""
-    values = fault_values(plan, order.scenario, kind)
+    values = fault_values(plan, order.scenario, kind, everywhere_only=everywhere_only)
     if values is None:
         return None
-    found: list[Fault] = []
-
-    @seed(generator("fault", order.root_seed, kind.__name__, number).getrandbits(64))
-    @settings(
-        max_examples=2, database=None, deadline=None, phases=(Phase.generate,),
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(values)
-    def collect(fault: Fault) -> None:
-        found.append(fault)
-
-    collect()
-    return found[-1]
+    found = drawn(values, 2, "fault", order.root_seed, kind.__name__, number)
+    return found[0 if everywhere_only else -1]
 
 
 def fault_type(name: str) -> type[Fault]:
@@ -324,39 +343,53 @@ def fault_type(name: str) -> type[Fault]:
 
 
 def _with_faults(plan: Plan, order: Order, number: int) -> Iterator[_Attempt]:
-    """Plans with the named faults: a few places each in the default run, held and explored."""
-    default: Outcome | None = None
-    for turn in range(4):
-        faulty = plan
-        for name in order.faults:
-            kind = fault_type(name)
-            fault = _one(plan, order, kind, (number, turn))
-            if fault is None:
-                continue
-            faulty = replace(faulty, faults=(*faulty.faults, fault))
-        if not faulty.faults:
-            if number > BATCH:
-                raise UsageError(
-                    f"{', '.join(order.faults)}: nothing in {order.scenario.name} for it to hit"
-                )
-            return
-        lowered = [fault for fault in faulty.faults if fault.lowers]
-        if lowered:
-            for fault in lowered:
-                faulty = fault.lower(faulty, order.scenario)
-            yield _Attempt(lowered[0].tag(), faulty)
+    """Plans with the named faults: three places each in the default run, then each one explored.
+
+    The first place is every rank, where the fault can be a defect of the code.
+    """
+    places = [_placed(plan, order, number, turn) for turn in range(PLACES)]
+    default: Run | None = None
+    for faulty in places:
+        lowers = tuple(fault.tag() for fault in faulty.faults if fault.lowers)
+        if lowers:
+            yield _Attempt(lowers[0], lowered(faulty, order.scenario), lowered=lowers)
+        elif faulty.faults:
+            yield _Attempt("default", faulty)
+    for turn, faulty in enumerate(places):
+        if not faulty.faults or any(fault.lowers for fault in faulty.faults):
             continue
-        yield _Attempt("default", faulty)
         if default is None:
-            default = run(plan, scenario=order.scenario)
-        stamp = (order.root_seed, number, turn)
-        points = default.run.points
-        yield _Attempt("pct1", faulty, PCT(1 + turn % 3, points, *stamp))
-        if turn % 2:
-            held = tuple(Hold(op) for op in range(default.run.operations))
-            yield _Attempt("held", replace(faulty, schedule=held))
-        else:
-            yield _Attempt("pos", faulty, POS(*stamp))
+            default = run(plan, scenario=order.scenario).run
+        yield from _explored(faulty, default, (order.root_seed, number, turn), turn)
+
+
+def _placed(plan: Plan, order: Order, number: int, turn: int) -> Plan:
+    """`plan` with one fault of each named kind, where there is something for it to hit."""
+    for name in order.faults:
+        fault = _one(
+            plan, order, fault_type(name), (number, turn), everywhere_only=turn == 0
+        )
+        if fault is not None:
+            plan = replace(plan, faults=(*plan.faults, fault))
+    return plan
+
+
+def _explored(
+    faulty: Plan, default: Run, stamp: tuple[int, int, int], turn: int
+) -> Iterator[_Attempt]:
+    """One place of a fault under the schedules that show most."""
+    late = data_holds(default, None if turn == 0 else max(faulty.faults[0].rank, 0))
+    if late:
+        yield _Attempt("late_data", replace(faulty, schedule=late))
+    slow = generator("slow", *stamp).randrange(faulty.ranks)
+    yield _Attempt("slow_rank", faulty, SlowRank(slow))
+    depth = 1 + turn % 3
+    yield _Attempt(f"pct{depth}", faulty, PCT(depth, default.points, *stamp))
+    held = _held(faulty, default.operations)
+    if held and turn % 2:
+        yield _Attempt("held", replace(faulty, schedule=held))
+    else:
+        yield _Attempt("pos", faulty, POS(*stamp))
 
 
 __all__ = ["Hunt", "Order", "Statistics", "Target", "fault_type", "hunt"]

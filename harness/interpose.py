@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.errors import EngineError, RankDied
-from harness.plan import Fault
+from harness.plan import EVERY, Fault
 
 RETURNS_VALUE = frozenset(("load", "remote_load", "window", "buffer", "view", "alloc", "bind"))
 
@@ -79,6 +79,7 @@ class Interposer:
     def __init__(self, faults: Sequence[Fault], on_fire: Callable[[int, Operation], None]) -> None:
         self._faults = faults
         self.seen = [0] * len(faults)
+        self._counts: dict[tuple[int, int], int] = {}  # matching operations by fault and rank
         self._on_fire = on_fire
         self._deferred: dict[int, list[tuple[str, Callable[[], Any]]]] = {}
         self.fired = [0] * len(faults)
@@ -90,11 +91,12 @@ class Interposer:
         """`body(**args)` as the faults want it; returns what the (last) call returned."""
         action: Any = op
         for index, fault in enumerate(self._faults):
-            if fault.rank != op.rank and op.rank >= 0 or not fault.matches(op):
+            if op.rank >= 0 and fault.rank not in (EVERY, op.rank) or not fault.matches(op):
                 continue
-            nth = self.seen[index]
-            self.seen[index] = nth + 1
-            if nth != fault.nth:
+            self.seen[index] += 1
+            nth = self._counts.get((index, op.rank), 0)
+            self._counts[index, op.rank] = nth + 1
+            if fault.nth not in (EVERY, nth):
                 continue
             answer = fault.rewrite(op)
             if answer is op:
@@ -107,7 +109,8 @@ class Interposer:
                 continue
             break
         result = self._act(action, op, body)
-        self._run_deferred(op)
+        if not isinstance(action, Drop | DeferAfter):
+            self._run_deferred(op)
         return result
 
     def _act(self, action: Any, op: Operation, body: Callable[..., Any]) -> Any:
@@ -140,3 +143,17 @@ class Interposer:
         """Perform what is still deferred when the rank's program has returned."""
         for _, call in self._deferred.pop(rank, []):
             call()
+
+
+class DeadRank(Interposer):
+    """What a dead rank's operations meet: they do nothing, and the rank stays dead."""
+
+    def __init__(self) -> None:
+        super().__init__((), lambda index, op: None)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def perform(self, op: Operation, body: Callable[..., Any]) -> Any:
+        """Raises RankDied."""
+        raise RankDied

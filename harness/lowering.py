@@ -7,7 +7,8 @@ from typing import Annotated
 
 import msgspec
 
-from harness.plan import Hold, Plan
+from harness.errors import PlanError
+from harness.plan import Hold, Plan, Preempt
 from harness.run import execute_plan, explore
 from harness.scenario import Scenario
 from harness.schedule import Chooser, PausedRank, PreemptedRank, SlowRank, deviations_of
@@ -33,7 +34,15 @@ def held(
 
 
 def explored(plan: Plan, scenario: Scenario, chooser: Chooser) -> Plan:
-    """`plan` with the schedule that `chooser` makes, written as deviations."""
+    """`plan` with the schedule that `chooser` makes, written as deviations; its Holds stay.
+
+    Raises PlanError when the plan has Preempts already: they would mean something else here.
+    """
+    if any(isinstance(deviation, Preempt) for deviation in plan.schedule):
+        raise PlanError(
+            "plan: slow_rank, pause and preemption each make the whole order of lanes: name one of "
+            "them, and none beside a Preempt"
+        )
     outcome = explore(plan, scenario, chooser)
     return msgspec.structs.replace(plan, schedule=deviations_of(plan, scenario, outcome.run))
 

@@ -1,16 +1,16 @@
 """The one minimiser: from a failing plan to the smallest one that shows the same finding.
 
 Simpler means: fewer ranks, then fewer rounds and operations (shorter sequences in params), fewer
-faults, fewer deviations, earlier deviations, smaller sizes. A candidate counts only if it has a finding
-of the same identity (checker, kind, sites). Positions of a schedule mean something else in another
-program, so a smaller world or smaller params are tried with the schedule as it is, the default run,
-everything held, and a bounded search by the explorers.
+faults, fewer deviations, earlier deviations, smaller sizes. A candidate counts only if it has a
+finding of the same identity (checker, kind, sites). Positions of a schedule mean something else in
+another program, so a smaller world, smaller params or fewer faults are tried with the schedule as
+it is, the default run, everything held, and a bounded search by the explorers.
 
-After that a bounded exhaustive check runs every plan below the result: smaller worlds and each param one
-step smaller with up to as many deviations, and the same program with fewer or with earlier ones. Only
-when it finishes within its bounds is the result called proven minimal.
+After that proof.py runs every plan below the result, within bounds that it names. Only when it
+finishes is the result called proven minimal.
 
-`seconds` bounds the wall clock; the best plan so far is kept.
+`seconds` bounds the wall clock; the best plan so far is kept. A run that has begun is not cut
+short.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ from typing import Any
 import msgspec
 
 from harness.ambient import now
-from harness.errors import NotYet, RankfaultError
+from harness.errors import RankfaultError
 from harness.finding import Finding, Outcome
-from harness.plan import Deviation, Fault, Hold, Plan, Preempt
+from harness.plan import EVERY, Deviation, Fault, Hold, Plan, Preempt
+from harness.proof import prove
+from harness.record import Run
 from harness.run import explore, run
 from harness.scenario import Scenario
 from harness.schedule import PCT, POS, RandomWalk, deviations_of
 
 SEARCH_RUNS = 48
-PROOF_RUNS_MAX = 20_000
+SEARCH_RUNS_UNSCHEDULED = 12  # where the finding needed no schedule so far
+NTH_MAX = 4  # occurrences of a fault that are tried
 replace = msgspec.structs.replace
 
 
@@ -54,7 +57,9 @@ class _OutOfTime(RankfaultError):
 class _Search:
     """One minimisation: the best outcome so far and the budget."""
 
-    def __init__(self, outcome: Outcome, finding: Finding, scenario: Scenario, seconds: float) -> None:
+    def __init__(
+        self, outcome: Outcome, finding: Finding, scenario: Scenario, seconds: float
+    ) -> None:
         self.best = outcome
         self.finding = finding
         self.scenario = scenario
@@ -62,54 +67,63 @@ class _Search:
         self.deadline = self.started + seconds
         self.runs = 0
 
-    def shows(self, plan: Plan) -> Outcome | None:
-        """The outcome of `plan` if it has the finding."""
-        if now() > self.deadline:
+    def _begin(self) -> None:
+        if now() >= self.deadline:
             raise _OutOfTime
         self.runs += 1
+
+    def attempt(self, plan: Plan) -> tuple[Outcome | None, bool]:
+        """The outcome of `plan` (None: it cannot run) and whether it has the finding."""
+        self._begin()
         try:
             outcome = run(plan, scenario=self.scenario)
-        except NotYet:
-            raise
         except RankfaultError:
-            return None
-        return outcome if outcome.finds(self.finding.identity) else None
+            return None, False
+        return outcome, outcome.finds(self.finding.identity) is not None
 
     def accept(self, plan: Plan) -> bool:
         """Make `plan` the best one if it has the finding."""
-        outcome = self.shows(plan)
-        if outcome is None:
-            return False
-        self.best = outcome
-        return True
+        outcome, shows = self.attempt(plan)
+        if outcome is not None and shows:
+            self.best = outcome
+        return shows
 
-    def accept_program(self, plan: Plan) -> bool:
-        """The same for a plan of another program, whose schedule has to be found anew."""
-        if self.accept(plan):
+    def accept_program(self, plan: Plan, searches: int = SEARCH_RUNS) -> bool:
+        """The same for a plan of another program, whose schedule has to be found anew.
+
+        searches: explored runs, once the plan as it is, the default run and everything held failed.
+        """
+        if plan.schedule and self.accept(plan):
             return True
-        if plan.schedule and self.accept(replace(plan, schedule=())):
-            return True
-        try:
-            default = run(replace(plan, schedule=()), scenario=self.scenario).run
-        except RankfaultError:
+        plan = replace(plan, schedule=())
+        default, shows = self.attempt(plan)
+        if default is None:
             return False
-        if not self.best.plan.schedule:
-            return False  # the finding needs no schedule here, so it would show in the default run
-        holds = tuple(Hold(op) for op in range(default.operations))
-        if self.accept(replace(plan, schedule=holds)):
+        if shows:
+            self.best = default
             return True
-        for seed in range(SEARCH_RUNS):
-            if now() > self.deadline:
-                raise _OutOfTime
+        if not searches:
+            return False
+        holds = tuple(Hold(op) for op in range(default.run.operations))
+        if holds and self.accept(replace(plan, schedule=holds)):
+            return True
+        return self._explored(plan, default.run, searches)
+
+    def _explored(self, plan: Plan, default: Run, searches: int) -> bool:
+        for seed in range(searches):
+            self._begin()
             chooser = (
-                PCT(1 + seed % 3, default.points, "minimise", seed), POS("minimise", seed),
+                PCT(1 + seed // 3 % 3, default.points, "minimise", seed), POS("minimise", seed),
                 RandomWalk("minimise", seed),
             )[seed % 3]
-            self.runs += 1
-            outcome = explore(replace(plan, schedule=()), self.scenario, chooser)
-            if outcome.finds(self.finding.identity):
+            try:
+                outcome = explore(plan, self.scenario, chooser)
+                if outcome.finds(self.finding.identity) is None:
+                    continue
                 schedule = deviations_of(plan, self.scenario, outcome.run)
-                return self.accept(replace(plan, schedule=schedule))
+            except RankfaultError:
+                return False
+            return self.accept(replace(plan, schedule=schedule))
         return False
 
 
@@ -129,13 +143,11 @@ def minimise(
             _params(search, lengths=False)
             if search.best.plan != before:
                 continue
-            smaller, covered = _exhaust(search)
-            if smaller is None:
-                proven, why = covered > 0, f"none of the {covered} smaller plans shows it"
-                if not covered:
-                    why = f"more than {PROOF_RUNS_MAX} smaller plans; not all were tried"
+            proof = prove(search.best.plan, _programs(search), search.attempt)
+            if proof.smaller is None:
+                proven, why = proof.proven, proof.why
                 break
-            search.best = smaller
+            search.best = proof.smaller
     except _OutOfTime:
         why = f"the budget of {seconds:g} s was spent"
     best = search.best.finds(finding.identity)
@@ -150,8 +162,9 @@ def _in_world(plan: Plan, ranks: int) -> Plan:
 
 
 def _ranks(search: _Search) -> None:
+    searches = SEARCH_RUNS if search.best.plan.schedule else SEARCH_RUNS_UNSCHEDULED
     for ranks in range(search.scenario.ranks[0], search.best.plan.ranks):
-        if search.accept_program(_in_world(search.best.plan, ranks)):
+        if search.accept_program(_in_world(search.best.plan, ranks), searches):
             return
 
 
@@ -166,7 +179,8 @@ def _params(search: _Search, *, lengths: bool) -> None:
             params = _valid(candidate, type(plan.params))
             if params is None or params == plan.params:
                 continue
-            if search.accept_program(replace(plan, params=params)):
+            searches = SEARCH_RUNS if plan.schedule else 0
+            if search.accept_program(replace(plan, params=params), searches):
                 progress = True
                 break
 
@@ -208,13 +222,15 @@ def _smaller(data: Any, *, lengths: bool) -> Iterator[Any]:
 def _faults(search: _Search) -> None:
     for fault in search.best.plan.faults:
         plan = search.best.plan
-        search.accept(replace(plan, faults=tuple(f for f in plan.faults if f != fault)))
+        fewer = tuple(f for f in plan.faults if f != fault)
+        search.accept_program(replace(plan, faults=fewer), SEARCH_RUNS_UNSCHEDULED)
     for index in range(len(search.best.plan.faults)):
-        for rank, nth in itertools.product(range(search.best.plan.ranks), range(4)):
-            fault = search.best.plan.faults[index]
-            if (rank, nth) >= (fault.rank, fault.nth):
+        fault = search.best.plan.faults[index]
+        for rank, nth in itertools.product(range(search.best.plan.ranks), range(NTH_MAX)):
+            if fault.rank != EVERY and (rank, nth) >= (fault.rank, fault.nth):
                 break
-            if search.accept(_with_fault(search.best.plan, index, replace(fault, rank=rank, nth=nth))):
+            moved = replace(fault, rank=rank, nth=nth)
+            if search.accept(_with_fault(search.best.plan, index, moved)):
                 break
 
 
@@ -223,7 +239,7 @@ def _with_fault(plan: Plan, index: int, fault: Fault) -> Plan:
 
 
 def _schedule(search: _Search) -> None:
-    """Delete deviations (subsets, halves, singles), then try single ones, then move them earlier."""
+    """Delete deviations (halves down to singles), try each one alone, then move them earlier."""
     if search.best.plan.schedule and search.accept(replace(search.best.plan, schedule=())):
         return
     size = len(search.best.plan.schedule)
@@ -280,41 +296,16 @@ def _singles(operations: int, points: int, ranks: int) -> Iterator[Deviation]:
             yield Preempt(at, to)
 
 
-def _exhaust(search: _Search) -> tuple[Outcome | None, int]:
-    """Run every plan below the best one: (a smaller failing one or None, how many were tried).
-
-    (None, 0) when there are too many of them.
-    """
+def _programs(search: _Search) -> list[Plan]:
+    """The programs below the best plan's, smallest worlds first; see proof.py."""
     best = search.best.plan
-    programs = [_in_world(best, ranks) for ranks in range(search.scenario.ranks[0], best.ranks)]
+    found = [_in_world(best, ranks) for ranks in range(search.scenario.ranks[0], best.ranks)]
+    for index in range(len(best.faults)):
+        fewer = (*best.faults[:index], *best.faults[index + 1 :])
+        found.append(replace(best, faults=fewer))
     for lengths in (True, False):
         for data in _smaller(msgspec.to_builtins(best.params), lengths=lengths):
             params = _valid(data, type(best.params))
             if params is not None and params != best.params:
-                programs.append(replace(best, params=params))
-    tried = 0
-    depth = len(best.schedule)
-    jobs = [(program, depth) for program in programs] + ([(best, depth - 1)] if depth else [])
-    for program, limit in jobs:
-        try:
-            default = run(replace(program, schedule=()), scenario=search.scenario).run
-        except RankfaultError:
-            continue
-        singles = list(_singles(default.operations, default.points, program.ranks))
-        count = sum(_choose(len(singles), k) for k in range(limit + 1))
-        if tried + count > PROOF_RUNS_MAX:
-            return None, 0
-        for size in range(limit + 1):
-            for schedule in itertools.combinations(singles, size):
-                tried += 1
-                outcome = search.shows(replace(program, schedule=schedule))
-                if outcome is not None:
-                    return outcome, tried
-    return None, max(tried, 1)
-
-
-def _choose(n: int, k: int) -> int:
-    result = 1
-    for i in range(k):
-        result = result * (n - i) // (i + 1)
-    return result
+                found.append(replace(best, params=params))
+    return found

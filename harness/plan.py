@@ -9,6 +9,7 @@ Not in a plan: the fabric (an argument of `run`), clocks, paths of this machine,
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -18,6 +19,7 @@ from harness.errors import PlanError, nearest
 
 FORMAT = 1
 RANKS_MAX = 64
+EVERY = -1  # a fault's rank or nth: each rank, each operation, as a defect of the code would
 
 NonNegative = Annotated[int, msgspec.Meta(ge=0)]
 T = TypeVar("T")
@@ -64,17 +66,19 @@ class Crash(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="fault", tag=True):
     """Base of every fault: a frozen value with the occurrence that it hits.
 
-    rank: the rank whose operations it looks at. nth: which matching operation of that rank (from 0).
+    rank: the rank whose operations it looks at; -1 = every rank, as a defect in a program's code.
+    nth: which matching operation of that rank (from 0); -1 = each of them.
     Subclasses live in `faults/` and say what they do in `rewrite` (see harness/interpose.py); their
     docstring's first line says it in plain words for the CLI.
     family: "environment" for what the world does to a correct program, "bug" for a planted defect.
     """
 
     family: ClassVar[Literal["environment", "bug"]] = "bug"
+    everywhere: ClassVar[bool] = True  # whether rank = -1, every rank, makes sense
     lowers: ClassVar[bool] = False  # a friendly name for deviations: `lower` writes them down
 
-    rank: Annotated[int, msgspec.Meta(ge=0, lt=RANKS_MAX)] = 0
-    nth: NonNegative = 0
+    rank: Annotated[int, msgspec.Meta(ge=EVERY, lt=RANKS_MAX)] = 0
+    nth: Annotated[int, msgspec.Meta(ge=EVERY)] = 0
 
     def matches(self, op: Any) -> bool:
         """Whether `op` is one of those counted for `nth`."""
@@ -120,6 +124,10 @@ class Wire(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     faults: tuple[dict[str, Any], ...] = ()
     schedule: tuple[Deviation, ...] = ()
     crash: Crash | None = None
+
+
+class _FormatOnly(msgspec.Struct):
+    format: int
 
 
 def to_wire(plan: Plan) -> Wire:
@@ -200,4 +208,7 @@ def decode_wire(data: bytes | str, what: str = "plan") -> Wire:
     try:
         return msgspec.json.decode(data, type=Wire, strict=True)
     except msgspec.DecodeError as error:  # ValidationError is one of its kinds
+        if isinstance(error, msgspec.ValidationError):  # a newer format may have other fields
+            with contextlib.suppress(msgspec.DecodeError):
+                check_format(msgspec.json.decode(data, type=_FormatOnly).format, what)
         raise PlanError(f"{what}: {error}") from None

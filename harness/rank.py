@@ -16,12 +16,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from sys import _getframe
 from types import CodeType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 
+from harness.errors import RankDied
 from harness.fabric.memory import Buffer, Handle, Shape, Window
-from harness.interpose import Interposer, Operation
+from harness.interpose import DeadRank, Interposer, Operation
 
 
 class NotifyOp(enum.IntEnum):
@@ -46,6 +47,7 @@ class AtomicType(enum.IntEnum):
 
 
 Source = torch.Tensor | Handle
+T = TypeVar("T")
 
 
 class Rank(ABC):
@@ -62,7 +64,7 @@ class Rank(ABC):
     def __repr__(self) -> str:
         return f"rank {self.index} of {self.size}"
 
-    def _offer(self, kind: str, body: Callable[..., Any], **args: Any) -> Any:
+    def _offer(self, kind: str, body: Callable[..., T], **args: Any) -> T:
         code, lasti = self._code, self._lasti
 
         def perform(**changed: Any) -> Any:
@@ -70,7 +72,17 @@ class Rank(ABC):
             return body(**changed)
 
         assert self._faults is not None
-        return self._faults.perform(Operation(kind, self.index, self.size, args), perform)
+        try:
+            operation = Operation(kind, self.index, self.size, args)
+            result: T = self._faults.perform(operation, perform)
+        except RankDied:
+            self._died()
+            raise
+        return result
+
+    def _died(self) -> None:
+        """A fault killed this rank: what its program still calls while it unwinds does nothing."""
+        self._faults = DeadRank()
 
     # Memory ---------------------------------------------------------------------------------
 
@@ -299,7 +311,7 @@ class Rank(ABC):
     @abstractmethod
     def _put(
         self, dst: Window, peer: int, src: Source, at: int, atomic: AtomicType | None
-    ) -> None: ...
+    ) -> Any: ...
 
     @abstractmethod
     def _put_nbi(

@@ -4,7 +4,8 @@ An event is a plain tuple while the run lasts (it is the hottest allocation of t
 one for whoever reads it. `owner` is a lane for what a program does, `lanes + number` for what the
 delivery of one-sided operation `number` does. `lo` and `hi` are payload byte offsets.
 `value` is what was written or read: the bytes themselves up to 256 of them, their 16-byte BLAKE2b
-digest beyond.
+digest beyond; ("add", bytes) for the issue of an atomic put, the amount or ("set", value) for that
+of a notify, and the cell's new value for its delivery.
 
 Run identity (DESIGN.md): SHA-256 over (owner, kind, window, peer, byte range) in order. No clock,
 line or path is in it. The values have a second digest of their own.
@@ -63,13 +64,26 @@ class Site(msgspec.Struct, frozen=True, order=True):
 @functools.lru_cache(maxsize=4096)
 def _ordinal(code: CodeType, lasti: int, operation: str) -> tuple[str, int]:
     """The operation's name as called at `lasti`, and which call of that name in `code` it is."""
-    names = [
-        (instruction.offset, str(instruction.argval))
-        for instruction in dis.get_instructions(code)
+    named = [
+        instruction for instruction in dis.get_instructions(code)
         if instruction.opname in ("LOAD_METHOD", "LOAD_ATTR")
     ]
-    before = [name for offset, name in names if offset <= lasti]
-    return operation, max(before.count(operation) - 1, 0)
+    before = [str(instruction.argval) for instruction in named if instruction.offset <= lasti]
+    if operation in ("quiet", "sync") and operation not in before and "barrier" in before:
+        operation = "barrier"  # which is the two of them
+    if operation not in before:
+        return operation, 0
+    # Python compiles a loop's condition twice: calls are told apart by their place in the source.
+    starts = [(i.offset, _start(i)) for i in named if i.argval == operation]
+    ordered = sorted({start for _, start in starts})
+    return operation, ordered.index([start for offset, start in starts if offset <= lasti][-1])
+
+
+def _start(instruction: dis.Instruction) -> tuple[int, int]:
+    """Line and column where the instruction's attribute ends, which no other attribute shares."""
+    at = instruction.positions
+    assert at is not None, "every instruction has positions from Python 3.11 on"
+    return at.end_lineno or 0, at.end_col_offset or 0
 
 
 def site_of(code: CodeType | None, lasti: int, operation: str) -> Site:
@@ -113,8 +127,25 @@ class WindowRecord:
     dtype: str
     nbytes: int
     itemsize: int
-    final: list[bytes | None]  # payload by rank
+    regions: dict[int, Any]  # the memory by rank, as the run left it
     guards_broken: list[tuple[int, int]]  # (rank, first broken byte relative to the payload)
+
+    def final(self, rank: int) -> bytes | None:
+        """The payload of one rank's part after the run; None where that rank has none."""
+        region = self.regions.get(rank)
+        return None if region is None else region.payload()
+
+
+@dataclass(frozen=True, slots=True)
+class Afterwards:
+    """What a blocked lane would do next, if what it waits for had come (fabric/afterwards.py).
+
+    operations: by name. notifies: cells as (window, rank, byte offset).
+    arrives: it would come to the sync, barrier or window allocation that others are blocked in."""
+
+    operations: frozenset[str] = frozenset()
+    notifies: frozenset[tuple[int, int, int]] = frozenset()
+    arrives: bool = False
 
 
 @dataclass(slots=True)
@@ -131,6 +162,8 @@ class Blocked:
     code: CodeType | None
     lasti: int
     detail: str = ""
+    lo: int = 0  # byte offset of a cell in its window, views resolved
+    afterwards: Afterwards = Afterwards()
 
 
 @dataclass(slots=True)

@@ -23,6 +23,12 @@ from harness.record import Run
 from harness.scenario import Scenario
 
 FABRICS = ("simulated",)
+_in_flight: list[Plan] = []
+
+
+def in_flight() -> Plan | None:
+    """The plan that is being executed in this process, for whoever must report a standstill."""
+    return _in_flight[-1] if _in_flight else None
 
 
 def run(plan: Plan, fabric: str = "simulated", *, scenario: Scenario | None = None) -> Outcome:
@@ -93,8 +99,12 @@ def execute_plan(
     )
     if job_out is not None:
         job_out.append(job)
-    with mutant.planted() if mutant else contextlib.nullcontext():
-        record = execute(job)
+    _in_flight.append(plan)
+    try:
+        with mutant.planted() if mutant else contextlib.nullcontext():
+            record = execute(job)
+    finally:
+        _in_flight.pop()
     if record.observed is None:
         record.observed = {"result": [r[-1] if r else None for r in record.results]}
     try:

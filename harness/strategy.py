@@ -5,34 +5,40 @@ schedule positions come from the default run of the same drawn program, so drawi
 once. Simpler means fewer and earlier: `[]` is the default run, Hold comes before Preempt, small
 numbers before large ones.
 
-`@property(scenario)` makes a test of a function that takes an Outcome. Hypothesis generates; a failing
-plan goes through this project's own minimiser (minimise.py), not through Hypothesis's shrinker, and
-the failure's text is the report.
+`@property(scenario)` makes a test of a function that takes an Outcome. Hypothesis generates; a
+failing plan goes through this project's own minimiser (minimise.py), not through Hypothesis's
+shrinker, and the failure's text is the report.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import msgspec
-from hypothesis import Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from hypothesis.database import ExampleDatabase, InMemoryExampleDatabase, MultiplexedDatabase
+from hypothesis.internal.conjecture.providers import HypothesisProvider
 from msgspec import inspect as types
 
 from harness import registry
+from harness.ambient import generator
 from harness.errors import UsageError
 from harness.finding import Outcome
-from harness.plan import Deviation, Fault, Hold, Plan, Preempt
+from harness.plan import EVERY, Deviation, Fault, Hold, Plan, Preempt
 from harness.run import execute_plan, run
 from harness.scenario import Scenario
 
 DEVIATIONS_MAX = 4
 INT_SPAN = 64
 LENGTH_SPAN = 4
+STRING_MAX = 8
 COUNTING = 1 << 30  # an `nth` that never comes: such a fault only counts its operations
+T = TypeVar("T")
 
 
 def struct_values(struct: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
@@ -41,20 +47,11 @@ def struct_values(struct: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
     return _values(info, struct.__name__)
 
 
-def _values(info: types.Type, where: str) -> st.SearchStrategy[Any]:  # noqa: PLR0911
+def _values(info: types.Type, where: str) -> st.SearchStrategy[Any]:
     if isinstance(info, types.IntType):
-        low = info.ge if info.ge is not None else info.gt + 1 if info.gt is not None else None
-        high = info.le if info.le is not None else info.lt - 1 if info.lt is not None else None
-        if low is None and high is None:
-            low, high = 0, INT_SPAN
-        elif low is None:
-            assert high is not None
-            low = high - INT_SPAN
-        elif high is None:
-            high = low + INT_SPAN
-        return st.integers(low, high)
+        return _integers(info)
     if isinstance(info, types.FloatType):
-        return st.floats(info.ge or 0.0, info.le if info.le is not None else 1.0)
+        return _floats(info)
     if isinstance(info, types.BoolType):
         return st.booleans()
     if isinstance(info, types.LiteralType):
@@ -62,10 +59,7 @@ def _values(info: types.Type, where: str) -> st.SearchStrategy[Any]:  # noqa: PL
     if isinstance(info, types.EnumType):
         return st.sampled_from(list(info.cls))
     if isinstance(info, types.StrType):
-        return st.text(
-            st.characters(codec="ascii", categories=("L", "N")), min_size=info.min_length or 0,
-            max_size=info.max_length if info.max_length is not None else 8,
-        )
+        return _strings(info)
     if isinstance(info, types.NoneType):
         return st.none()
     if isinstance(info, types.UnionType):
@@ -83,9 +77,88 @@ def _values(info: types.Type, where: str) -> st.SearchStrategy[Any]:  # noqa: PL
     if isinstance(info, types.Metadata):
         return _values(info.type, where)
     raise UsageError(
-        f"{where}: no strategy for {type(info).__name__}; parameters are ints, floats, bools, strings, "
-        "literals, enums, tuples, lists and Structs of these"
+        f"{where}: no strategy for {type(info).__name__}; parameters are ints, floats, bools, "
+        "strings, literals, enums, tuples, lists and Structs of these"
     )
+
+
+def _integers(info: types.IntType) -> st.SearchStrategy[int]:
+    """Ints within the bounds; a missing bound is `INT_SPAN` away from the other (or from zero)."""
+    step = info.multiple_of or 1
+    low = info.ge if info.ge is not None else info.gt + 1 if info.gt is not None else None
+    high = info.le if info.le is not None else info.lt - 1 if info.lt is not None else None
+    if low is None:
+        low = 0 if high is None or high >= 0 else high - INT_SPAN * step
+    if high is None:
+        high = max(low, 0) + INT_SPAN * step
+    if step == 1:
+        return st.integers(low, high)
+    return st.integers(-(-low // step), high // step).map(lambda count: count * step)
+
+
+def _floats(info: types.FloatType) -> st.SearchStrategy[float]:
+    """Finite floats within the bounds; a missing bound is 1 away from the other (or from zero)."""
+    low = info.ge if info.ge is not None else info.gt
+    high = info.le if info.le is not None else info.lt
+    if low is None:
+        low = 0.0 if high is None or high > 0 else high - 1.0
+    if high is None:
+        high = max(low, 0.0) + 1.0
+    return st.floats(low, high, exclude_min=info.gt == low, exclude_max=info.lt == high)
+
+
+def _strings(info: types.StrType) -> st.SearchStrategy[str]:
+    """Letters and digits within the length bounds, or what the pattern wants."""
+    low = info.min_length or 0
+    high = info.max_length if info.max_length is not None else max(low, STRING_MAX)
+    if info.pattern is not None:
+        made = st.from_regex(info.pattern, alphabet=st.characters(codec="ascii"))
+        return made.filter(lambda text: low <= len(text) and (
+            info.max_length is None or len(text) <= info.max_length
+        ))
+    letters = st.characters(codec="ascii", categories=("L", "N"))
+    return st.text(letters, min_size=low, max_size=high)
+
+
+def drawn(strategy: st.SearchStrategy[T], count: int, *stamp: object) -> list[T]:
+    """Up to `count` values that follow from `stamp` alone, the simplest one first.
+
+    Fewer where the strategy has no more. Neither the profile in force, nor --hypothesis-seed, nor
+    the set of imported modules matters.
+    """
+    found: list[T] = []
+
+    @seed(generator(*stamp).getrandbits(64))
+    @settings(
+        max_examples=count, database=None, deadline=None, derandomize=False, backend="hypothesis",
+        phases=(Phase.generate,), suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def collect(value: T) -> None:
+        found.append(value)
+
+    with _without_constants():
+        collect()
+    return found
+
+
+@contextmanager
+def _without_constants() -> Iterator[None]:
+    """Keep Hypothesis from drawing the constants of whatever local modules happen to be imported.
+
+    It has no setting for that. Where its provider has no such method any more, draws depend on the
+    imported modules again (tests/harness/test_strategy.py fails then).
+    """
+    name = "_maybe_draw_constant"
+    held = getattr(HypothesisProvider, name, None)
+    if held is None:
+        yield
+        return
+    setattr(HypothesisProvider, name, lambda *args, **kwargs: None)
+    try:
+        yield
+    finally:
+        setattr(HypothesisProvider, name, held)
 
 
 def fault_counts(plan: Plan, scenario: Scenario, fault: type[Fault]) -> list[int]:
@@ -96,11 +169,17 @@ def fault_counts(plan: Plan, scenario: Scenario, fault: type[Fault]) -> list[int
 
 
 def fault_values(
-    plan: Plan, scenario: Scenario, fault: type[Fault]
+    plan: Plan, scenario: Scenario, fault: type[Fault], *, everywhere_only: bool = False
 ) -> st.SearchStrategy[Fault] | None:
-    """Faults of one kind that can hit something in `plan`; None when nothing matches."""
+    """Faults of one kind that can hit something in `plan`; None when nothing matches.
+
+    everywhere_only: bug faults hit every rank.
+    """
     counts = fault_counts(plan, scenario, fault)
     places = [(rank, nth) for rank, count in enumerate(counts) for nth in range(count)]
+    if fault.everywhere and places:  # a defect in the code hits every rank
+        everywhere = [(EVERY, nth) for nth in range(EVERY, max(counts, default=0))]
+        places = everywhere if everywhere_only else [*places, *everywhere]
     if not places:
         return None
     extra = {
@@ -118,7 +197,9 @@ def _fields(struct: type[msgspec.Struct]) -> Sequence[types.Field]:
     return info.fields
 
 
-def schedules(operations: int, points: int, events: int) -> st.SearchStrategy[tuple[Deviation, ...]]:
+def schedules(
+    operations: int, points: int, events: int
+) -> st.SearchStrategy[tuple[Deviation, ...]]:
     """Sparse schedules for a run with so many one-sided operations, contested points and events."""
     kinds: list[st.SearchStrategy[Deviation]] = []
     if operations:
@@ -165,8 +246,8 @@ def plans(
 ) -> Plan:
     """Plans of `scenario`: world size, parameters, environment faults, schedule.
 
-    ranks: narrows the world sizes (inclusive). bug: a mutant in place of its twin. faults, schedule:
-    whether to draw them.
+    ranks: narrows the world sizes (inclusive). bug: a mutant in place of its twin. faults and
+    schedule: whether to draw them.
     """
     low, high = ranks_of(scenario, ranks)
     plan = Plan(
@@ -195,12 +276,15 @@ def _failure_type(identity: str) -> type[PropertyFailed]:
 
 
 def property(
-    scenario: Scenario, *, plans: st.SearchStrategy[Plan] | None = None, max_examples: int = 100,
-    minimise_seconds: float = 10.0,
+    scenario: Scenario, *, plans: st.SearchStrategy[Plan] | None = None,
+    max_examples: int | None = None, minimise_seconds: float = 10.0,
 ) -> Callable[[Callable[[Outcome], None]], Callable[[], None]]:
-    """A test: for all plans the run has no findings, and the decorated function accepts its outcome.
+    """A test: for all plans the run has no findings, and the decorated function accepts it.
 
-    The decorated function gets the Outcome and may assert more. plans: by default `plans(scenario)`.
+    The decorated function gets the Outcome and may assert more. plans: by default
+    `plans(scenario)`. max_examples: by default that of the Hypothesis profile in force; randomness
+    and database are the profile's too. A finding is minimised for at most `minimise_seconds`; what
+    the function itself raises is shrunk by Hypothesis.
     """
     strategy = _default_plans(scenario) if plans is None else plans
 
@@ -210,11 +294,6 @@ def property(
 
         failing: list[Outcome] = []
 
-        @settings(
-            max_examples=max_examples, deadline=None, database=None, report_multiple_bugs=False,
-            phases=(Phase.explicit, Phase.generate),
-        )
-        @given(strategy)
         def check(plan: Plan) -> None:
             outcome = run(plan, scenario=scenario)
             if outcome.findings:
@@ -222,20 +301,49 @@ def property(
                 raise _failure_type(outcome.findings[0].identity)
             body(outcome)
 
+        generating, shrinking = _two_passes(check, strategy, max_examples)
+
         @functools.wraps(body)
         def test() -> None:
             failing.clear()
             try:
-                check()
+                generating()
             except PropertyFailed:
                 raise _failure_type(failing[-1].findings[0].identity)(
                     _report(scenario, failing[-1], minimise_seconds)
                 ) from None
+            except Exception:
+                shrinking()
+                raise
 
         del test.__wrapped__  # type: ignore[attr-defined]  # pytest must not see the argument
         return test
 
     return decorate
+
+
+def _two_passes(
+    check: Callable[[Plan], None], strategy: st.SearchStrategy[Plan], max_examples: int | None
+) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Hypothesis tests of `check`: one only generates, one shrinks what the first one found."""
+    profile = settings.default
+    assert profile is not None
+    found: ExampleDatabase = InMemoryExampleDatabase()
+    stores = [found] if profile.database is None else [found, profile.database]
+    common = settings(
+        deadline=None, report_multiple_bugs=False, database=MultiplexedDatabase(*stores),
+        max_examples=profile.max_examples if max_examples is None else max_examples,
+        # Drawing a plan runs its program once: slow by Hypothesis's measure, and meant to be.
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    ours = tuple(p for p in profile.phases if p not in (Phase.shrink, Phase.explain))
+    return (
+        settings(common, phases=ours)(given(strategy)(check)),
+        # Found again in the store, or, under a forced seed, by drawing the same once more.
+        settings(common, phases=(Phase.reuse, Phase.generate, Phase.shrink))(
+            given(strategy)(check)
+        ),
+    )
 
 
 def _default_plans(scenario: Scenario) -> st.SearchStrategy[Plan]:

@@ -1,26 +1,25 @@
-"""Whether every rank program ran without raising: each exception is a finding of its own rank."""
+"""Whether every program ran without raising.
+
+The rank that raised first is the finding, with its own traceback and its own line; ranks that
+raised later and lanes that were left blocked are consequences. `PeerLost` in the survivors of a
+crash is no finding. UseAfterFree is the lifetime checker's, NoSchedulingPoint the progress
+checker's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.errors import one_line
+from harness.checkers.failures import first_failure
 from harness.finding import Finding
-from harness.record import Run, place, site_of
+from harness.record import Run
 
 
 class Exceptions:
-    """Placeholder until the checkers land."""
+    """One finding for the run; kind: the error's class in snake_case."""
 
     name = "exceptions"
 
     def check(self, run: Run) -> Iterable[Finding]:
-        """The first rank that raised."""
-        for failure in run.failures[:1]:
-            yield Finding(
-                checker=self.name, kind=type(failure.error).__name__.lower(), rank=failure.lane,
-                message=f"rank {failure.lane} raised at {place(failure.code, failure.lasti)}: "
-                f"{one_line(failure.error)}",
-                sites=(site_of(failure.code, failure.lasti, failure.operation),),
-                traceback=failure.traceback,
-            )
+        """The first rank that raised, or the host program (rank -1)."""
+        return first_failure(run, self.name) if run.failures else ()

@@ -1,1 +1,1 @@
-
+"""From a symptom (`checker/kind`) to its likely cause and the remedy."""

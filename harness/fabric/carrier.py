@@ -1,12 +1,16 @@
-"""Greenlets that carry lanes, kept between runs, and the watchdog.
+"""Greenlets that carry lanes, kept between runs, the watchdog, and one run at a time.
 
 Making a greenlet costs about twenty switches, so a carrier is borrowed for a lane and given back when
 the lane has ended. A carrier's greenlet runs one job after the other; each job returns the greenlet
-that goes on.
+that goes on. Greenlets belong to the thread that made them, so every thread has a pool of its own.
 
 The watchdog is one daemon thread for the process. When a run makes no event for `LIMIT_SECONDS`, it
 raises NoSchedulingPoint in the thread that runs it: the lane that is looping gets it, with its stack.
+If the program swallows that, the next time `Unwound` follows, which `except Exception` lets through.
 A loop inside native code is interrupted only when it returns to Python.
+
+Runs change what the whole process shares (time, generators), so `exclusive` lets threads run one after
+the other, and refuses a run inside a run.
 """
 
 from __future__ import annotations
@@ -15,12 +19,13 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import Any
 
 from greenlet import getcurrent, greenlet
 
 from harness.ambient import nap, now
-from harness.errors import NoSchedulingPoint
+from harness.errors import NoSchedulingPoint, Unwound, UsageError
 
 LIMIT_SECONDS = 10.0
 POOL_MAX = 64
@@ -29,43 +34,77 @@ POOL_MAX = 64
 class Carrier:
     """One reusable greenlet. Set `job`, then switch to `greenlet`."""
 
-    __slots__ = ("greenlet", "job", "thread")
+    __slots__ = ("greenlet", "job")
 
     def __init__(self) -> None:
-        self.job: Callable[[], greenlet]
-        self.thread = threading.get_ident()
+        self.job: Callable[[], greenlet] | None = None
         self.greenlet = greenlet(self._loop)
 
     def _loop(self) -> None:
         while True:
+            assert self.job is not None
             following = self.job()
             following.switch()
 
 
-_pool: list[Carrier] = []
+class _Pool(threading.local):
+    def __init__(self) -> None:
+        self.carriers: list[Carrier] = []
+
+
+_pool = _Pool()
 
 
 def borrow() -> Carrier:
-    """A carrier of the current thread."""
-    me = threading.get_ident()
-    while _pool:
-        carrier = _pool.pop()
-        if carrier.thread == me:
-            carrier.greenlet.parent = getcurrent()
-            return carrier
-    return Carrier()
+    """A carrier of the current thread; its context variables are a copy of the caller's."""
+    carriers = _pool.carriers
+    if carriers:
+        carrier = carriers.pop()
+        carrier.greenlet.parent = getcurrent()
+    else:
+        carrier = Carrier()
+    carrier.greenlet.gr_context = copy_context()
+    return carrier
 
 
 def give_back(carrier: Carrier) -> None:
-    """Keep a carrier whose job has ended."""
-    if len(_pool) < POOL_MAX:
-        _pool.append(carrier)
+    """Keep a carrier whose job has ended, but nothing of the job."""
+    carrier.job = None
+    if len(_pool.carriers) < POOL_MAX and not carrier.greenlet.dead:
+        _pool.carriers.append(carrier)
+
+
+class _Exclusive:
+    """One simulated run at a time in this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner = 0
+
+    def __enter__(self) -> None:
+        if self._owner == threading.get_ident():
+            raise UsageError(
+                "a run was started inside a run: a rank or host program cannot call run(); call it "
+                "outside, or make its plan a scenario of its own"
+            )
+        self._lock.acquire()
+        self._owner = threading.get_ident()
+
+    def __exit__(self, *exc: object) -> None:
+        self._owner = 0
+        self._lock.release()
+
+
+exclusive = _Exclusive()
 
 
 class _Watchdog:
     def __init__(self) -> None:
         self.watched: Any = None
+        self.run = 0
+        self.shots = 0
         self.thread_id = 0
+        self.lock = threading.Lock()
         self.pid_thread: threading.Thread | None = None
 
     def ensure(self) -> None:
@@ -76,19 +115,29 @@ class _Watchdog:
             self.pid_thread.start()
 
     def _loop(self) -> None:
-        seen: tuple[int, int] = (0, -1)
+        seen: tuple[int, int, int] = (0, -1, -1)
         since = now()
         while True:
             nap(min(0.25, LIMIT_SECONDS / 4))
-            world = self.watched
-            state = (id(world), len(world.events) if world is not None else -1)
-            if world is None or state != seen:
-                seen, since = state, now()
-            elif now() - since >= LIMIT_SECONDS:
-                since = now()
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                    ctypes.c_ulong(self.thread_id), ctypes.py_object(NoSchedulingPoint)
-                )
+            with self.lock:
+                world = self.watched
+                if world is None:
+                    seen = (0, -1, -1)
+                    continue
+                # Before the first event each lane has a time limit of its own.
+                state = (self.run, len(world.events), world.current.index)
+                if state != seen:
+                    seen, since, self.shots = state, now(), 0
+                elif now() - since >= LIMIT_SECONDS:
+                    since = now()
+                    self.raise_in_run(Unwound if self.shots else NoSchedulingPoint)
+                    self.shots += 1
+
+    def raise_in_run(self, error: type[BaseException] | None) -> None:
+        """Have the watched thread raise `error` at its next bytecode; None: take that back."""
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(self.thread_id), ctypes.py_object(error) if error else None
+        )
 
 
 _watchdog = _Watchdog()
@@ -97,12 +146,24 @@ _watchdog = _Watchdog()
 @contextmanager
 def watch(simulation: Any) -> Iterator[None]:
     """Have the watchdog look after one run."""
-    _watchdog.thread_id = threading.get_ident()
-    _watchdog.watched = simulation
+    dog = _watchdog
+    dog.thread_id = threading.get_ident()
+    dog.run += 1
+    dog.shots = 0
+    dog.watched = simulation
     try:
         yield
     finally:
-        _watchdog.watched = None
+        with dog.lock:
+            dog.watched = None
+            if dog.shots:  # what it raised too late must not hit the caller
+                dog.raise_in_run(None)
+
+
+def running() -> tuple[Any, int] | None:
+    """The simulation that is running now and its thread's identifier, or None."""
+    simulation = _watchdog.watched
+    return None if simulation is None else (simulation, _watchdog.thread_id)
 
 
 def start_watchdog() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from harness.ambient import Ambient
-from harness.errors import PeerLost
-from harness.fabric.carrier import start_watchdog
-from harness.fabric.memory import Buffer, Region
+from harness.errors import PeerLost, RankDied
+from harness.fabric.afterwards import afterwards
+from harness.fabric.carrier import exclusive, start_watchdog
+from harness.fabric.memory import DTYPE_NAME, ITEMSIZE, Buffer, Region
 from harness.fabric.simulated import EVENTS_MAX, Chooser, Lane, Simulation, _user_frame
 from harness.fabric.simulated_rank import SharedWindows, SimulatedRank
 from harness.host import Dispatch, HostProgram, HostWindow, World
@@ -39,10 +39,11 @@ class Job:
 
 def execute(job: Job) -> Run:
     """Run the job; repeated with generators by rank when its programs turn out to draw numbers."""
-    start_watchdog()
-    run, drew = _once(job, swapping=False)
-    if drew:
-        run, _ = _once(job, swapping=True)
+    with exclusive:
+        start_watchdog()
+        run, drew = _once(job, swapping=False)
+        if drew:
+            run, _ = _once(job, swapping=True)
     return run
 
 
@@ -69,27 +70,38 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
     ]
     observed: Any = None
     program: HostProgram | None = None
-    drew = False
-    try:
-        with Ambient(lambda _: None, lambda: 0.0, swapping=True) as ambient:
-            if swapping:
-                ambient.enter(job.ranks)
+    blocked: list[Blocked] = []
+
+    def when_blocked() -> None:
+        blocked.extend(
+            _blocked(lane, simulation, windows)
+            for lane in simulation.lanes
+            if lane.state == "running"
+        )
+        if not simulation.failures and not simulation.dead:
+            following = afterwards(simulation, windows, ranks, interposer)
+            for entry in blocked:
+                entry.afterwards = following.get(entry.lane, entry.afterwards)
+
+    with simulation.ambient as ambient:
+        if swapping:
+            ambient.enter(job.ranks)
+        try:
             observed = job.host(world)
             program = world.finished()
-        drew = ambient.drew
-    except Exception as error:
-        code, lasti = _user_frame(error)
-        simulation.failures.append(
-            Failure(-1, 0, error, "".join(traceback.format_exception(error)), code, lasti, "host")
-        )
-    if program is not None:
-        _add_memory(program, windows)
-        for rank in ranks:
-            rank._lane = simulation.add_lane(_queue(rank, program, windows, interposer))
-        simulation.run()
-        drew = drew or simulation.ambient.drew
+        except Exception as error:
+            code, lasti = _user_frame(error)
+            text = "".join(traceback.format_exception(error))
+            simulation.failures.append(Failure(-1, 0, error, text, code, lasti, "host"))
+        if program is not None:
+            _add_memory(program, windows)
+            for rank in ranks:
+                rank._lane = simulation.add_lane(_queue(rank, program, windows, interposer))
+            simulation.run(when_blocked)
     job.derived = simulation.derived
-    return _finish(job, simulation, ranks, windows, world, observed, interposer), drew
+    run = _finish(job, simulation, ranks, windows, world, observed, interposer)
+    run.blocked = blocked
+    return run, simulation.ambient.drew
 
 
 def _add_memory(program: HostProgram, windows: SharedWindows) -> None:
@@ -139,6 +151,8 @@ def _queue(
         for dispatch in program.queues[rank.index]:
             args = [bind(value, index) for index, value in enumerate(dispatch.args)]
             results.append(_call(dispatch, rank, args))
+            if rank._lane.dying:  # its program swallowed its own death
+                raise RankDied
             if interposer is not None:
                 interposer.at_end(rank.index)
         return results
@@ -151,24 +165,29 @@ def _call(dispatch: Dispatch, rank: SimulatedRank, args: list[Any]) -> Any:
 
 
 def _blocked(lane: Lane, simulation: Simulation, windows: SharedWindows) -> Blocked:
-    reason = lane.blocked_on
-    if reason is None or lane.parked:
-        kind, window, peer, lo, _ = (*lane.pending, -1, 0, 0, 0)[:5]
-        return Blocked(lane.index, str(kind), window, lo, 0, 0, "poll", None, -1)
+    pending, reason = lane.stopped or (lane.pending, lane.blocked_on)
+    if reason is None:
+        kind, window, _, lo, _ = (*pending, -1, 0, 0, 0)[:5]
+        at = lo // ITEMSIZE[windows.names[window][3]] if window >= 0 else 0
+        last = next((e for e in reversed(simulation.events) if e[0] == lane.index and e[8]), None)
+        code, lasti = (None, -1) if last is None else last[8:]
+        return Blocked(lane.index, str(kind), window, at, 0, 0, "poll", code, lasti, lo=lo)
     if reason[0] == "wait":
         _, number, slot, value, reached, at, code, lasti = reason
         held = windows.regions[number][lane.index].cells[slot]
         return Blocked(
-            lane.index, "wait", number, at, value, held, ">=" if reached else "==", code, lasti
+            lane.index, "wait", number, at, value, held, ">=" if reached else "==", code, lasti,
+            lo=4 * slot - windows.regions[number][lane.index].base,
         )
     if reason[0] == "meet":
         _, key, code, lasti = reason
         arrived = simulation.arrived(key)
         return Blocked(
-            lane.index, str(lane.pending[0]), lane.pending[1], 0, simulation.size, arrived, ">=",
+            lane.index, str(pending[0]), pending[1], 0, simulation.size, arrived, ">=",
             code, lasti, f"{key[0]} {key[1]}",
         )
-    return Blocked(lane.index, str(reason[0]), -1, 0, 0, lane.outstanding, "==", None, -1)
+    code, lasti = reason[-2:]
+    return Blocked(lane.index, str(reason[0]), -1, 0, 0, lane.outstanding, "==", code, lasti)
 
 
 def _finish(
@@ -179,26 +198,17 @@ def _finish(
     for number, (kind, name, shape, dtype) in enumerate(windows.names):
         regions = windows.regions[number]
         owners = range(job.ranks) if kind == "window" else [len(regions) - 1]
+        memory = {owner: regions[owner] for owner in owners}
         broken = []
-        final: list[bytes | None] = [None] * job.ranks
-        nbytes = regions[owners[-1]].nbytes
-        for owner in owners:
-            region = regions[owner]
-            final[owner] = region.payload() if nbytes <= 1 << 16 else None
+        for owner, region in memory.items():
             offset = region.broken_guard()
             if offset is not None:
                 broken.append((owner, offset))
-        itemsize = torch.empty((), dtype=dtype).element_size()
+        nbytes = region.nbytes
+        itemsize = ITEMSIZE[dtype]
         records.append(
-            WindowRecord(number, name, kind, shape, str(dtype)[6:], nbytes, itemsize, final, broken)
+            WindowRecord(number, name, kind, shape, DTYPE_NAME[dtype], nbytes, itemsize, memory, broken)
         )
-    blocked = [
-        _blocked(lane, simulation, windows)
-        for lane in simulation.lanes
-        if lane.state == "unwound" and lane not in simulation.polled
-    ]
-    if simulation.ended == "overrun":
-        blocked = []
     return Run(
         ranks=job.ranks,
         raw=simulation.events,
@@ -207,7 +217,7 @@ def _finish(
         observed=observed,
         expected=None,
         failures=sorted(simulation.failures, key=lambda failure: failure.clock),
-        blocked=blocked,
+        blocked=[],
         dead=simulation.dead,
         peers_lost=simulation.peers_lost,
         fired=interposer.fired if interposer else [],

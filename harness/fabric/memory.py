@@ -30,26 +30,39 @@ see a delivery later than its target does.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
+from operator import index
+from sys import _getframe
+from types import CodeType
 from typing import Any, NoReturn
 
 import torch
 
-from harness.errors import Misaligned, OutOfBounds, WrongHandle, WrongShape
+from harness.errors import Misaligned, OutOfBounds, WrongDtype, WrongHandle, WrongShape
 
 GUARD_BYTES = 64
 # As float32, float16, bfloat16 or float64 the poison holds a NaN; as int32 it is 2146754221.
 POISON = b"\xad\xde\xf4\x7f"
 GUARD = b"\xee\xff\xc0\x7f"
 
-ITEMSIZE: dict[torch.dtype, int] = {
-    dtype: torch.empty((), dtype=dtype).element_size()
+
+class _ItemSizes(dict[torch.dtype, int]):
+    def __missing__(self, dtype: object) -> NoReturn:
+        known = ", ".join(str(known)[6:] for known in self)
+        raise WrongDtype(f"given dtype {dtype}; windows and buffers hold {known}")
+
+
+ITEMSIZE: dict[torch.dtype, int] = _ItemSizes(
+    (dtype, torch.empty((), dtype=dtype).element_size())
     for dtype in (
         torch.float32, torch.float64, torch.float16, torch.bfloat16,
         torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool,
     )
-}
+)
+
+DTYPE_NAME = {dtype: str(dtype)[6:] for dtype in ITEMSIZE}
 
 Shape = int | Sequence[int]
 
@@ -62,6 +75,13 @@ def filled(pattern: bytes, nbytes: int) -> bytes:
 _GUARD_BLOCK = filled(GUARD, GUARD_BYTES)
 
 
+@functools.lru_cache(maxsize=64)
+def _fresh(nbytes: int, *, zero: bool) -> bytes:
+    """New memory: guard, payload, guard, and padding to whole int64s."""
+    body = bytes(nbytes) if zero else filled(POISON, nbytes)
+    return b"".join((_GUARD_BLOCK, body, _GUARD_BLOCK, bytes(-nbytes % 8)))
+
+
 class Region:
     """The bytes of one rank for one window, buffer or host tensor.
 
@@ -72,8 +92,7 @@ class Region:
     __slots__ = ("base", "cells", "data", "nbytes", "view", "waiters", "freed")
 
     def __init__(self, nbytes: int, *, zero: bool) -> None:
-        body = bytes(nbytes) if zero else filled(POISON, nbytes)
-        self.data: Any = bytearray(b"".join((_GUARD_BLOCK, body, _GUARD_BLOCK, bytes(-nbytes % 8))))
+        self.data: Any = bytearray(_fresh(nbytes, zero=zero))
         self.view = memoryview(self.data)
         self.cells: Any = self.view.cast("i")
         self.base = GUARD_BYTES
@@ -87,7 +106,8 @@ class Region:
         region = cls.__new__(cls)
         flat = tensor.detach().reshape(-1)
         region.data = flat  # keeps the storage alive
-        region.view = memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else memoryview(b"")
+        held: Any = flat.view(torch.uint8).numpy() if flat.numel() else b""
+        region.view = memoryview(held)
         region.nbytes = flat.numel() * flat.element_size()
         region.cells = region.view.cast("B").cast("i") if region.nbytes % 4 == 0 else None
         region.base = 0
@@ -104,6 +124,8 @@ class Region:
         if not self.base:
             return None
         end = self.base + self.nbytes
+        if self.data.startswith(_GUARD_BLOCK) and self.data.startswith(_GUARD_BLOCK, end):
+            return None
         for start, stop in ((0, self.base), (end, end + GUARD_BYTES)):
             block = bytes(self.view[start:stop])
             if block != _GUARD_BLOCK:
@@ -112,11 +134,20 @@ class Region:
         return None
 
 
-def normal_shape(shape: Shape) -> tuple[int, ...]:
-    """`shape` as a tuple of non-negative ints; raises WrongShape."""
-    dims = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
-    if any(extent < 0 for extent in dims):
-        raise WrongShape(f"shape {list(dims)} has a negative extent")
+def normal_shape(shape: Shape, operation: str, rank: int = -1) -> tuple[int, ...]:
+    """`shape` as a tuple of non-negative ints. Raises WrongShape naming rank (-1: host), operation."""
+    who = "host" if rank < 0 else f"rank {rank}"
+    try:
+        dims = (shape,) if isinstance(shape, int) else tuple(map(index, shape))
+    except TypeError:
+        try:
+            dims = (index(shape),)  # type: ignore[arg-type]  # numpy's ints are no int
+        except TypeError:
+            raise WrongShape(
+                f"{who}: {operation} of shape {shape!r}; a shape is an int or a sequence of ints"
+            ) from None
+    if dims and min(dims) < 0:
+        raise WrongShape(f"{who}: {operation} of shape {list(dims)}; extents are 0 or more")
     return dims
 
 
@@ -165,7 +196,7 @@ class Handle:
         Raises Misaligned when the offset is no multiple of the element size, OutOfBounds when the
         view ends behind the memory.
         """
-        dims = normal_shape(shape)
+        dims = normal_shape(shape, f"view of {self!r}", self.rank)
         offset = self.offset + byte_offset
         size = ITEMSIZE[dtype]
         if offset % size:
@@ -205,6 +236,11 @@ class Handle:
     )
     __getitem__ = __setitem__ = __len__ = __iter__ = __float__ = __int__ = __array__ = _not_a_tensor
 
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and name not in Handle.__slots__ and hasattr(torch.Tensor, name):
+            _not_a_tensor(self)
+        raise AttributeError(f"a {self.word} has no attribute {name!r}")
+
 
 class Window(Handle):
     """Symmetric memory: one region a rank, reachable by all ranks of the group.
@@ -214,7 +250,7 @@ class Window(Handle):
 
     __slots__ = ("on_free",)
     word = "window"
-    on_free: Callable[[Window], None]
+    on_free: Callable[[Window, CodeType, int], None]
 
     def _other(self, shape: tuple[int, ...], dtype: torch.dtype, offset: int) -> Any:
         window = super()._other(shape, dtype, offset)
@@ -223,7 +259,8 @@ class Window(Handle):
 
     def free(self) -> None:
         """End this window's life on this rank. A scheduling point."""
-        self.on_free(self)
+        frame = _getframe(1)
+        self.on_free(self, frame.f_code, frame.f_lasti)
 
 
 class Buffer(Handle):

@@ -10,38 +10,53 @@ on until it blocks, then the lowest enabled one. `Hold` and `Preempt` deviate fr
 `chooser` replaces it (harness/schedule). Every choice is followed by exactly one event of its owner:
 conversions between the two forms rest on that.
 
-Poll-yield rule: a lane whose last 64 operations were reads of the same few values, with no other
-owner's event between, steps back until another owner has moved.
+Poll-yield rule: a lane whose last 64 operations were reads of the same few values, with no event of
+anybody between that may have changed what it reads, steps back until there is such an event. (Reads of
+others do not count: two polling lanes would wake each other for ever while a third starves.) When
+nobody else can move, the polling lanes go on for 64 rounds; a poll that has not ended by then is a
+livelock, or `PeerLost` if a rank has died.
 
 Not modelled: several lanes a rank, groups, torn or line-wise visibility (clear errors say so).
 """
 
 from __future__ import annotations
 
+import os
+import sysconfig
 import traceback
 from bisect import insort
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from heapq import heappop, heappush
 from operator import attrgetter
 from types import CodeType
 from typing import Any, Protocol
 
 import torch
-from greenlet import getcurrent, greenlet
+from greenlet import GreenletExit, getcurrent, greenlet
 
 from harness.ambient import Ambient
-from harness.errors import NotYet, PeerLost, RankDied, Unwound
+from harness.errors import EngineError, NoSchedulingPoint, NotYet, PeerLost, RankDied, Unwound
+from harness.fabric import carrier
 from harness.fabric.carrier import Carrier, borrow, give_back, watch
 from harness.fabric.memory import Region
 from harness.plan import Hold, Preempt
-from harness.record import Failure, RawEvent
+from harness.record import VALUE_BYTES_MAX, Failure, RawEvent
 
 POLL_OPERATIONS = 64
 POLL_VALUES_MAX = 16
+# Events that change nothing another lane could read.
+QUIET_EVENTS = frozenset((
+    "load", "remote_load", "get_issue", "get_nbi", "get", "read", "land", "fence", "quiet", "sleep",
+))
 STALE_ROUNDS_MAX = 64
 EVENTS_MAX = 200_000
-NEVER = 1 << 60
+PROBE_EVENTS = 200
 EVENT_SECONDS = 1e-6
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LIBRARIES = tuple(
+    sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
 
 
 class Chooser(Protocol):
@@ -56,8 +71,9 @@ class Lane:
     """One worker of a rank. `pending` describes the operation it will perform when it is chosen."""
 
     __slots__ = (
-        "blocked_on", "carrier", "clock", "enabled", "failure", "fence_mark", "index", "inject",
-        "outstanding", "parked", "pending", "program", "reads", "result", "state", "unwinds",
+        "blocked_on", "carrier", "dying", "enabled", "failure", "fence_mark", "index", "inject",
+        "outstanding", "parked", "pending", "program", "reads", "result", "state", "stopped",
+        "unwinds",
     )
 
     def __init__(self, index: int, size: int, program: Callable[[], Any]) -> None:
@@ -70,8 +86,9 @@ class Lane:
         self.blocked_on: tuple[Any, ...] | None = None
         self.inject: BaseException | None = None
         self.parked = False
+        self.dying = False  # a fault killed it; its program may still run `finally` blocks
+        self.stopped: tuple[tuple[Any, ...], tuple[Any, ...] | None] | None = None
         self.reads = 0
-        self.clock = 0
         self.fence_mark = 0
         self.outstanding = 0
         self.result: Any = None
@@ -85,7 +102,7 @@ class InFlight:
     __slots__ = (
         "after", "atomic", "code", "data", "done", "enabled", "kind", "lane", "lasti", "local",
         "mark", "nbytes", "number", "peer", "release", "signal", "source", "start", "target",
-        "waiter", "window",
+        "value", "waiter", "window",
     )
 
     def __init__(
@@ -104,13 +121,14 @@ class InFlight:
         self.mark = mark
         self.code = code
         self.lasti = lasti
+        self.value: Any = None  # put: the digest of its data
         self.atomic: torch.dtype | None = None
         self.source: tuple[Region, int] | None = None  # put_nbi: read at delivery
         self.local: tuple[Region, int, int] | None = None  # get: where it lands (region, start, window)
         self.signal: InFlight | None = None
         self.after: InFlight | None = None
         self.waiter: Lane | None = None
-        self.release = 0
+        self.release = -1
         self.enabled = False
         self.done = False
 
@@ -140,12 +158,15 @@ class Simulation:
         self.derived: list[Preempt] = []
         self._guide = guide
         self._chooser = chooser
-        self._holds = {} if eager else {d.op: d.until for d in schedule if isinstance(d, Hold)}
+        self._holds: dict[int, int] = {}
         preempts: dict[int, int] = {}
-        for deviation in schedule:
+        for deviation in schedule:  # of two for the same place the first counts
             if isinstance(deviation, Preempt):
                 preempts.setdefault(deviation.at, deviation.to)
+            elif not eager:
+                self._holds.setdefault(deviation.op, deviation.until)
         self._preempts = preempts
+        self._deviating = bool(chooser or guide or self._holds or preempts)
         self._limit = events_max
         self._out: list[dict[int, InFlight]] = [{} for _ in range(size * size)]
         self._due: list[InFlight] = []
@@ -153,12 +174,17 @@ class Simulation:
         self._releases: list[tuple[int, int, InFlight]] = []
         self._enabled_lanes = 0
         self._parked: list[Lane] = []
+        self._looked = 0
+        self._interrupt: BaseException | None = None
         self._stale = 0
         self._sleepers: list[tuple[float, int, Lane]] = []
         self._now = 0.0
         self._starting = True
         self.stopping = False
-        self.current: Lane
+        self.gate = True  # starting or stopping: points do not choose
+        self.probed: Lane | None = None
+        self._slow = True  # gated, deviating, or with parked lanes: not the default run's fast path
+        self.current: Lane = Lane(-1, size, lambda: None)  # until the first lane starts
         self._hub: greenlet = getcurrent()
         self.ambient = Ambient(self.sleep, self.clock, swapping)
         self._arrivals: dict[Any, int] = {}
@@ -171,27 +197,54 @@ class Simulation:
         self.lanes.append(lane)
         return lane
 
-    def run(self) -> None:
-        """Run every lane until all have returned, or nobody can move."""
+    def run(self, when_blocked: Callable[[], None] | None = None) -> None:
+        """Run every lane until all have returned, or nobody can move. Inside `ambient` only.
+
+        when_blocked: called when lanes are still blocked, before they are unwound.
+
+        Re-raises what a program could not have meant: Ctrl-C, a test's time limit, Hypothesis's stop.
+        """
         self._enabled_lanes = len(self.lanes)
-        with self.ambient, watch(self):
-            for lane in self.lanes:
-                lane.carrier = borrow()
-                lane.carrier.job = self._job(lane)
-                self.current = lane
-                if self.ambient.swapping:
-                    self.ambient.enter(lane.index)
-                lane.state = "running"
-                lane.carrier.greenlet.switch()
-                if self.ambient.swapping:
-                    self.ambient.leave(lane.index)
-            self._starting = False
-            if self.lanes:
-                self.current = self.lanes[0]
-                first = self._next()
-                if first is not None:
-                    self._enter(first)
-            self._unwind()
+        with watch(self):
+            try:
+                self._start()
+                if self.lanes and not self.stopping:
+                    self.current = self.lanes[0]
+                    first = self._next()
+                    if first is not None:
+                        self._enter(first)
+                if when_blocked is not None and not self.stopping and self.ended == "returned":
+                    self._still_blocked(when_blocked)
+            finally:
+                self._unwind()
+        if self._interrupt is not None:
+            raise self._interrupt
+
+    def _still_blocked(self, when_blocked: Callable[[], None]) -> None:
+        if any(lane.state == "running" for lane in self.lanes):
+            self.ended = "blocked"
+            self.gate = self._slow = True
+            when_blocked()
+
+    def _start(self) -> None:
+        """Run each lane up to its first operation, in order."""
+        grad = torch.is_grad_enabled()
+        for lane in self.lanes:
+            lane.carrier = borrow()
+            lane.carrier.job = self._job(lane)
+            self.current = lane
+            if self.ambient.swapping:
+                self.ambient.enter(lane.index)
+            lane.state = "running"
+            lane.carrier.greenlet.switch()
+            if self.ambient.swapping:
+                self.ambient.leave(lane.index)
+            if torch.is_grad_enabled() != grad:
+                torch._C._set_grad_enabled(grad)
+            if self.stopping:
+                return
+        self._starting = self.gate = False
+        self._slow = self._deviating or bool(self._parked)
 
     def _enter(self, lane: Lane) -> None:
         self.current = lane
@@ -202,33 +255,51 @@ class Simulation:
     def _job(self, lane: Lane) -> Callable[[], greenlet]:
         def job() -> greenlet:
             try:
-                lane.result = lane.program()
-                lane.state = "returned"
-            except Unwound:
-                lane.state = "unwound"
-            except RankDied:
-                lane.state = "dead"
-                self.dead.append(lane.index)
-                self.events.append((lane.index, "crash", -1, lane.index, 0, 0, None, -1, None, -1))
-            except PeerLost as lost:
-                lane.state = "peer_lost"
-                self.peers_lost.append(lane.index)
-                lane.failure = self._failure(lane, lost)
+                result = lane.program()
+            except GreenletExit:  # a lane that was left behind is being collected
+                raise
             except BaseException as error:
-                lane.state = "raised"
-                lane.failure = self._failure(lane, error)
-                self.failures.append(lane.failure)
-                self.events.append((lane.index, "raise", -1, lane.index, 0, 0, None, -1, None, -1))
-                if not isinstance(error, Exception):
-                    self.stopping = True
+                self._raised(lane, error)
+            else:
+                if lane.dying:
+                    self._raised(lane, RankDied())
+                elif self.stopping:  # it swallowed Unwound: how it ended means nothing
+                    lane.state = "unwound"
+                else:
+                    lane.result = result
+                    lane.state = "returned"
             return self._after(lane)
 
         return job
 
+    def _raised(self, lane: Lane, error: BaseException) -> None:
+        """A lane's program ended with an error: the program's own, the world's or the harness's."""
+        if not isinstance(error, Exception | SystemExit | Unwound | RankDied):
+            self._interrupt = self._interrupt or error
+            self.stopping = self.gate = self._slow = True
+        if self.stopping:  # whatever a program makes of Unwound is no failure of it
+            lane.state = "unwound"
+        elif lane.dying or isinstance(error, RankDied):
+            lane.state = "dead"
+            self.dead.append(lane.index)
+            self.events.append((lane.index, "crash", -1, lane.index, 0, 0, None, -1, None, -1))
+        elif isinstance(error, PeerLost):
+            lane.state = "peer_lost"
+            self.peers_lost.append(lane.index)
+            lane.failure = self._failure(lane, error)
+        else:
+            if isinstance(error, NoSchedulingPoint | Unwound):  # both are the watchdog's
+                limit = f"rank {lane.index}: no scheduling point for {carrier.LIMIT_SECONDS:g} s"
+                error = NoSchedulingPoint(limit).with_traceback(error.__traceback__)
+            lane.state = "raised"
+            lane.failure = self._failure(lane, error)
+            self.failures.append(lane.failure)
+            self.events.append((lane.index, "raise", -1, lane.index, 0, 0, None, -1, None, -1))
+
     def _failure(self, lane: Lane, error: BaseException) -> Failure:
         frames = [
             frame for frame in traceback.extract_tb(error.__traceback__)
-            if "/harness/" not in frame.filename or "/harness/tests/" in frame.filename
+            if not frame.filename.startswith(_PACKAGE)
         ]
         text = "".join(traceback.format_list(frames)) + "".join(
             traceback.format_exception_only(error)
@@ -245,7 +316,7 @@ class Simulation:
             self._enabled_lanes -= 1
         if lane.state != "unwound":  # what an unwound lane waited for is told from its pending
             lane.pending = ("ended",)
-        if self._starting or self.stopping:
+        if self.gate:
             return self._hub
         if self.ambient.swapping:
             self.ambient.leave(lane.index)
@@ -259,21 +330,30 @@ class Simulation:
 
     def _unwind(self) -> None:
         """End every lane that has not ended, in order; `stopping` makes their operations raise."""
-        self.stopping = True
+        self.stopping = self.gate = self._slow = True
         for lane in self.lanes:
             if lane.state == "running":
                 if self.ended == "returned":
                     self.ended = "blocked"
+                lane.stopped = lane.stopped or (lane.pending, lane.blocked_on)  # before `finally` blocks change them
                 self.current = lane
-                lane.carrier.greenlet.throw(Unwound)
-            if lane.state != "running":
+                if not lane.carrier.greenlet.dead:
+                    lane.carrier.greenlet.throw(Unwound)
+                if lane.state == "running":  # it swallows every Unwound: its carrier is lost
+                    lane.state = "unwound"
+                    continue
+            if lane.state != "new":
                 give_back(lane.carrier)
 
     # Choosing -----------------------------------------------------------------------------------
 
     def point(self, lane: Lane) -> None:
         """Return when `lane` is the owner that moves."""
-        if self.stopping or self._starting:
+        if lane.enabled and not (self._slow or self._due) and len(self.events) < self._limit:
+            if self._enabled_lanes > 1:  # the default run: the current lane goes on
+                self.points += 1
+            return
+        if self.gate:
             self._pause(lane)
             return
         following = self._next()
@@ -287,11 +367,39 @@ class Simulation:
         if self.stopping:
             lane.unwinds += 1
             if lane.unwinds > POLL_OPERATIONS:  # the program swallows Unwound: leave it behind
-                self._hub.switch()
+                parent = getcurrent().parent
+                assert parent is not None
+                parent.switch()
             raise Unwound
+        if (
+            self.probed is lane and len(self.events) < self._limit
+            and (lane.enabled or self._passes(lane))
+        ):
+            return
         grad = torch.is_grad_enabled()
         self._hub.switch()
         self._resumed(lane, grad)
+
+    def _passes(self, lane: Lane) -> bool:
+        """A probed lane goes through what only its own operations could hold back."""
+        if lane.blocked_on is None or lane.blocked_on[0] not in ("quiet", "get"):
+            return False
+        self._unblock(lane)
+        return True
+
+    def probe(self, lane: Lane) -> None:
+        """Let a blocked lane go on alone, as if its wait were over, until it blocks again.
+
+        Its operations are issued, never delivered. After the run only (harness/fabric/afterwards.py).
+        """
+        self.probed = lane
+        self.current = lane
+        self._limit = len(self.events) + PROBE_EVENTS
+        self.unblock(lane)
+        if self.ambient.swapping:
+            self.ambient.enter(lane.index)
+        lane.carrier.greenlet.switch()
+        self.probed = None
 
     def _switch(self, lane: Lane, following: Lane | None) -> None:
         grad = torch.is_grad_enabled()
@@ -321,7 +429,42 @@ class Simulation:
         raise error
 
     def _next(self) -> Lane | None:
-        """Deliver what is chosen before it; then the lane that moves, or None when nobody can."""
+        """Deliver what is chosen before it; then the lane that moves, or None when nobody can.
+
+        The default run without deviations; `_next_deviating` is the same with them.
+        """
+        events = self.events
+        due = self._due
+        limit = self._limit
+        while not (self._deviating or self._parked):
+            if len(events) >= limit:
+                self.ended = "overrun"
+                return None
+            lanes = self._enabled_lanes
+            if due:
+                if lanes or len(due) > 1:
+                    self.points += 1
+                self._deliver(due[0])
+            elif lanes:
+                if lanes > 1:
+                    self.points += 1
+                return self._default_lane()
+            elif not self._idle():
+                return None
+        return self._next_deviating()
+
+    def _default_lane(self) -> Lane:
+        """The current lane if it can go on, else the lowest enabled one."""
+        current = self.current
+        if current.enabled:
+            return current
+        for lane in self.lanes:
+            if lane.enabled:
+                return lane
+        raise EngineError("no lane is enabled, but one was counted")
+
+    def _next_deviating(self) -> Lane | None:
+        """`_next` under a chooser, a guide, Holds, Preempts or parked lanes."""
         events = self.events
         due = self._due
         while True:
@@ -330,33 +473,29 @@ class Simulation:
                 self.ended = "overrun"
                 return None
             if self._parked:
-                self._unpark(clock)
+                self._look(clock)
             if self._releases and self._releases[0][0] <= clock:
                 self._release(clock)
-            lanes = self._enabled_lanes
-            count = lanes + len(due) + len(self._held)
+            count = self._enabled_lanes + len(due) + len(self._held)
             if count == 0:
                 if self._idle():
                     continue
                 return None
+            choice: Lane | InFlight
             if self._chooser is not None:
                 choice = self._explore(count)
             else:
-                choice = due[0] if due else None
-                if choice is None:
-                    if lanes:
-                        choice = self.current
-                        if not choice.enabled:
-                            choice = next(lane for lane in self.lanes if lane.enabled)
-                    else:
-                        choice = self._held[0]
+                if due:
+                    choice = due[0]
+                else:
+                    choice = self._default_lane() if self._enabled_lanes else self._held[0]
                 if count > 1:
                     if self._preempts or self._guide is not None:
                         choice = self._deviate(choice)
                     self.points += 1
-            if type(choice) is Lane:
+            if isinstance(choice, Lane):
                 return choice
-            self._deliver(choice)  # type: ignore[arg-type]
+            self._deliver(choice)
 
     def _owners(self) -> tuple[list[Lane], list[InFlight]]:
         """The enabled owners, in owner order."""
@@ -392,7 +531,8 @@ class Simulation:
 
     def _others(self, default: Lane | InFlight) -> list[Lane | InFlight]:
         lanes, ops = self._owners()
-        return [owner for owner in (*lanes, *ops) if owner is not default]
+        owners: list[Lane | InFlight] = [*lanes, *ops]
+        return [owner for owner in owners if owner is not default]
 
     def owner_number(self, owner: Lane | InFlight) -> int:
         """The number of an owner in events: lanes first, then one-sided operations."""
@@ -405,26 +545,23 @@ class Simulation:
             self._now = max(self._now, wake)
             self._unblock(lane)
             return True
-        if self.dead:
-            lost = PeerLost(self.dead[0])
-            blocked = [
-                lane for lane in self.lanes
-                if lane.state == "running" and not lane.enabled and not lane.parked
-            ]
-            for lane in blocked:
-                lane.inject = lost
-                lane.enabled = True
-                self._enabled_lanes += 1
-            if blocked:
-                return True
-        if self._parked:
+        if self._parked and self._stale < STALE_ROUNDS_MAX:
             self._stale += 1
-            if self._stale > STALE_ROUNDS_MAX:
-                self.ended = "livelock"
-                self.polled = list(self._parked)
-                return False
-            self._unpark(NEVER)
+            self._unpark()
             return True
+        if self.dead:
+            blocked = [lane for lane in self.lanes if lane.state == "running"]
+            for lane in blocked:
+                lane.inject = PeerLost(self.dead[0])
+                lane.parked = False
+                lane.enabled = True
+            self._enabled_lanes = len(blocked)
+            self._parked = []
+            self._stale = 0
+            return bool(blocked)
+        if self._parked:
+            self.ended = "livelock"
+            self.polled = sorted(self._parked, key=attrgetter("index"))
         return False
 
     # Blocking and polling -----------------------------------------------------------------------
@@ -457,56 +594,71 @@ class Simulation:
                 lane.enabled = holds
                 self._enabled_lanes += 1 if holds else -1
 
-    def arrive(self, key: Any, needed: int, lane: Lane) -> bool:
-        """Count an arrival at a rendezvous; True when it was the last one."""
+    def arrive(self, key: Any, needed: int) -> None:
+        """Count an arrival at a rendezvous; the last one lets all go on."""
         count = self._arrivals.get(key, 0) + 1
         self._arrivals[key] = count
         if count < needed:
-            return False
+            return
         for other in self.lanes:
             if other.blocked_on is not None and other.blocked_on[:2] == ("meet", key):
                 self.unblock(other)
-        return True
 
     def arrived(self, key: Any) -> int:
         """How many lanes have arrived at a rendezvous."""
         return self._arrivals.get(key, 0)
 
     def polls(self, lane: Lane) -> None:
-        """Called by a reading operation at every 64th read in a row: step back if it is a poll."""
+        """Called before a read that follows 64 others in a row: step back if they were a poll."""
         lane.reads = 0
-        tail = self.events[-POLL_OPERATIONS:]
-        if any(event[0] != lane.index for event in tail):
-            return
-        if len({event[1:7] for event in tail}) > POLL_VALUES_MAX:
-            return
+        seen = set()
+        own = 0
+        for event in reversed(self.events):
+            if event[1] not in QUIET_EVENTS:
+                return
+            if event[0] == lane.index:
+                seen.add(event[1:7])
+                own += 1
+                if len(seen) > POLL_VALUES_MAX:
+                    return
+                if own == POLL_OPERATIONS:
+                    break
         lane.parked = True
         lane.enabled = False
-        lane.clock = len(self.events)
         self._enabled_lanes -= 1
+        if not self._parked:
+            self._looked = len(self.events)
         self._parked.append(lane)
+        self._slow = True
 
-    def _unpark(self, clock: int) -> None:
-        staying = []
+    def _look(self, clock: int) -> None:
+        """Let the polling lanes go on if something happened that may change what they read."""
+        moved = any(event[1] not in QUIET_EVENTS for event in self.events[self._looked : clock])
+        self._looked = clock
+        if moved:
+            self._stale = 0
+            self._unpark()
+
+    def _unpark(self) -> None:
         for lane in self._parked:
-            if lane.clock < clock:
-                lane.parked = False
-                lane.enabled = True
-                self._enabled_lanes += 1
-                if clock != NEVER:
-                    self._stale = 0
-            else:
-                staying.append(lane)
-        self._parked = staying
+            lane.parked = False
+            lane.enabled = True
+        self._enabled_lanes += len(self._parked)
+        self._parked = []
+        self._slow = self._deviating or self.gate
 
     def clock(self) -> float:
         """Virtual seconds since the run began: a microsecond an event, plus what was slept."""
         return self._now + len(self.events) * EVENT_SECONDS
 
     def sleep(self, seconds: float) -> None:
-        """time.sleep of a rank program: costs virtual time only."""
+        """time.sleep of a rank program: costs virtual time only (of a host program: nothing)."""
+        if not self._enabled_lanes and not self.lanes:
+            return
+        if seconds < 0:
+            raise ValueError("sleep length must be non-negative")
         lane = self.current
-        self.block(lane, ("sleep", seconds))
+        self.block(lane, ("sleep", None, -1))
         heappush(self._sleepers, (self.clock() + seconds, lane.index, lane))
         lane.pending = ("sleep",)
         self.point(lane)
@@ -517,22 +669,26 @@ class Simulation:
     def issue(self, op: InFlight, *, ordered: bool) -> None:
         """Put an operation in flight. ordered: it is put-like, so fences order it."""
         lane = op.lane
+        number = op.number
         lane.outstanding += 1
-        lane.reads = 0
-        self.issued = op.number + 1
-        until = self._holds.get(op.number)
-        op.release = -1 if until is None else until
+        self.issued = number + 1
+        op.enabled = True
         if ordered:
+            lane.reads = 0
             out = self._out[lane.index * self.size + op.peer]
-            first = next(iter(out.values())) if out else None
-            out[op.number] = op
-            op.enabled = first is None or first.number >= op.mark
-        else:
-            op.enabled = True
-        if op.after is not None and not op.after.done:
+            if out and next(iter(out)) < op.mark:
+                op.enabled = False
+            out[number] = op
+        after = op.after
+        if after is not None and not after.done:
             op.enabled = False
-        if op.release > 0:
-            op.release += len(self.events)
+        if number in self._holds:
+            op.release = self._holds[number]
+            if op.release > 0:
+                op.release += len(self.events)
+        elif op.enabled:
+            self._due.append(op)  # it is the youngest, so the list stays in order
+            return
         if op.enabled:
             self._open(op)
 
@@ -589,13 +745,15 @@ class Simulation:
             value = region.cells[start >> 2] = op.data
         else:
             data = op.data
-            if op.source is not None:
-                source, begin = op.source
-                data = bytes(source.view[begin : begin + op.nbytes])
-            if op.atomic is not None:
-                data = _sum(region.view[start:stop], data, op.atomic)
+            value = op.value
+            if op.source is not None or op.atomic is not None:
+                if op.source is not None:
+                    source, begin = op.source
+                    data = bytes(source.view[begin : begin + op.nbytes])
+                if op.atomic is not None and data:
+                    data = _sum(region.view[start:stop], data, op.atomic)
+                value = digest(data)
             region.view[start:stop] = data
-            value = digest(data)
         self.events.append(
             (owner, kind, window, peer, lo, lo + op.nbytes, value, op.number, op.code, op.lasti)
         )
@@ -606,25 +764,23 @@ class Simulation:
     def _close(self, op: InFlight, lane: Lane) -> None:
         """Take a delivered operation out, and open what it stood in front of."""
         op.done = True
-        if self._due and self._due[0] is op:
-            self._due.pop(0)
-        elif op in self._due:
-            self._due.remove(op)
+        due = self._due
+        if due and due[0] is op:
+            del due[0]
+        elif op in due:
+            due.remove(op)
         else:
             self._held.remove(op)
         lane.outstanding -= 1
         if op.kind != "get":
             out = self._out[lane.index * self.size + op.peer]
-            was_first = next(iter(out)) == op.number
-            del out[op.number]
-            if out and was_first:
-                first = next(iter(out))
-                for other in out.values():
-                    if other.mark > first and other.number != first:
-                        break
-                    if not other.enabled and (other.after is None or other.after.done):
-                        other.enabled = True
-                        self._open(other)
+            if len(out) == 1:
+                out.clear()
+            else:
+                was_first = next(iter(out)) == op.number
+                del out[op.number]
+                if was_first:
+                    self._open_fenced(out)
         signal = op.signal
         if signal is not None and not signal.enabled:
             out = self._out[lane.index * self.size + signal.peer]
@@ -634,8 +790,18 @@ class Simulation:
         waiter = op.waiter
         if waiter is not None and waiter.blocked_on is not None:
             self.unblock(waiter)
-        if not lane.outstanding and lane.blocked_on is not None and lane.blocked_on[0] == "quiet":
+        if lane.blocked_on is not None and not lane.outstanding and lane.blocked_on[0] == "quiet":
             self.unblock(lane)
+
+    def _open_fenced(self, out: dict[int, InFlight]) -> None:
+        """The oldest of one rank's operations to one target is gone: open what stood behind it."""
+        first = next(iter(out))
+        for other in out.values():
+            if other.mark > first and other.number != first:
+                break
+            if not other.enabled and (other.after is None or other.after.done):
+                other.enabled = True
+                self._open(other)
 
     @staticmethod
     def not_yet(what: str) -> None:
@@ -645,13 +811,9 @@ class Simulation:
 
 def digest(data: bytes) -> bytes:
     """What an event keeps of a value: the bytes, or their digest beyond 256."""
-    from harness.record import VALUE_BYTES_MAX
-
     if len(data) <= VALUE_BYTES_MAX:
         return data
-    import hashlib
-
-    return hashlib.blake2b(data, digest_size=16).digest()
+    return blake2b(data, digest_size=16).digest()
 
 
 def _sum(held: memoryview, data: bytes, dtype: torch.dtype) -> bytes:
@@ -662,12 +824,16 @@ def _sum(held: memoryview, data: bytes, dtype: torch.dtype) -> bytes:
 
 
 def _user_frame(error: BaseException) -> tuple[CodeType | None, int]:
-    """The innermost frame of a traceback that is not the harness's own."""
+    """The innermost frame of a traceback that is the user's: not the harness's own and, if there is
+    any other, not a library's."""
     found: tuple[CodeType | None, int] = (None, -1)
+    library: tuple[CodeType | None, int] = (None, -1)
     step = error.__traceback__
     while step is not None:
         code = step.tb_frame.f_code
-        if "/harness/" not in code.co_filename:
+        if code.co_filename.startswith(_LIBRARIES):
+            library = (code, step.tb_lasti)
+        elif not code.co_filename.startswith(_PACKAGE):
             found = (code, step.tb_lasti)
         step = step.tb_next
-    return found
+    return found if found[0] is not None else library

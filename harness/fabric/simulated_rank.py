@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from ctypes import string_at
+from operator import index
+from types import CodeType
 from typing import Any
 
 import torch
@@ -17,9 +20,12 @@ from harness.errors import (
     Misaligned, NonContiguous, OutOfBounds, UseAfterFree, WrongDtype, WrongHandle, WrongPeer,
     WrongShape,
 )
-from harness.fabric.memory import Buffer, Handle, Region, Shape, Window, normal_shape
+from harness.fabric.memory import (
+    ITEMSIZE, Buffer, Handle, Region, Shape, Window, normal_shape,
+)
 from harness.fabric.simulated import POLL_OPERATIONS, InFlight, Lane, Simulation, digest
 from harness.interpose import Interposer
+from harness.record import VALUE_BYTES_MAX
 from harness.rank import AtomicType, NotifyOp, Rank, Source, WaitCmp
 
 ATOMIC_ADD_DTYPES = frozenset(
@@ -109,6 +115,28 @@ class SimulatedRank(Rank):
                 f"{cell.start & 3} bytes"
             )
 
+    def _dtype_check(self, operation: str, dtype: Any) -> None:
+        if dtype not in ITEMSIZE:
+            try:
+                ITEMSIZE[dtype]
+            except WrongDtype as error:
+                raise WrongDtype(f"rank {self.index}: {operation}: {error}") from None
+
+    def _amount_check(self, operation: str, value: Any) -> int:
+        """`value` as what an int32 cell can hold."""
+        try:
+            amount = index(value)
+        except TypeError:
+            raise WrongDtype(
+                f"rank {self.index}: {operation} with {_short(value)}; a cell is an int32"
+            ) from None
+        if not -2147483648 <= amount <= 2147483647:
+            raise OutOfBounds(
+                f"rank {self.index}: {operation} with {amount}; a cell is an int32, -2147483648 to "
+                "2147483647"
+            )
+        return amount
+
     def _tensor_bytes(self, operation: str, value: Any, dst: Handle) -> bytes:
         """The dense bytes of a tensor (or one number) for `dst`."""
         if not isinstance(value, torch.Tensor):
@@ -129,12 +157,9 @@ class SimulatedRank(Rank):
                 f"rank {self.index}: {operation} of a strided tensor, shape {list(value.shape)} "
                 f"strides {list(value.stride())}; dense bytes are due: call .contiguous()"
             )
-        if value.requires_grad:
-            value = value.detach()
-        if value.dtype is torch.bfloat16:
-            value = value.reshape(-1).view(torch.int16)
-        data: bytes = value.cpu().numpy().tobytes() if value.is_cuda else value.numpy().tobytes()
-        return data
+        if value.device.type != "cpu":
+            value = value.detach().cpu()
+        return string_at(value.data_ptr(), value.numel() * dst.itemsize)
 
     def _event(self, kind: str, window: int, peer: int, lo: int, hi: int, value: Any) -> None:
         self._events.append(
@@ -154,25 +179,26 @@ class SimulatedRank(Rank):
     ) -> Window:
         if group is not None:
             self._sim.not_yet(f"rank {self.index}: window(group=...)")
-        dims = normal_shape(shape)
+        dims = normal_shape(shape, f"window {name!r}", self.index)
+        self._dtype_check(f"window {name!r}", dtype)
         occurrence = self._opened.get(name, 0)
         self._opened[name] = occurrence + 1
         key = (name, occurrence)
-        self.calls.append(("window", f"{name!r} {list(dims)} {str(dtype)[6:]}", self._code, self._lasti))
         lane = self._lane
         lane.pending = ("window_arrive",)
         self._sim.point(lane)
+        self.calls.append(("window", f"{name!r} {list(dims)} {str(dtype)[6:]}", self._code, self._lasti))
         number = self._windows.by_call.get(key)
         if number is None:
             zero = init == "zero" if init else dtype is torch.int32
-            nbytes = math.prod(dims) * torch.empty((), dtype=dtype).element_size()
+            nbytes = math.prod(dims) * ITEMSIZE[dtype]
             regions = [Region(nbytes, zero=zero) for _ in range(self.size)]
             number = self._windows.add("window", name, dims, dtype, regions)
             self._windows.by_call[key] = number
         self._event("window_arrive", number, self.index, 0, 0, None)
         self._meet(("window", key), lane, "window", number)
         handle = self.bind(number, dims, dtype, 0)
-        return handle.shifted(byte_offset) if byte_offset else handle  # type: ignore[no-any-return]
+        return handle.shifted(byte_offset) if byte_offset else handle
 
     def bind(self, number: int, shape: tuple[int, ...], dtype: torch.dtype, offset: int) -> Window:
         """This rank's handle of window `number`."""
@@ -188,8 +214,19 @@ class SimulatedRank(Rank):
         window.on_free = self._free
         return window
 
-    def _free(self, window: Handle) -> None:
-        frame_code, frame_lasti = self._code, self._lasti
+    def _died(self) -> None:
+        super()._died()
+        self._lane.dying = True
+
+    def _free(self, window: Window, code: CodeType, lasti: int) -> None:
+        self._code = code
+        self._lasti = lasti
+        if self._faults:
+            self._offer("free", self._end_life, window=window)
+        else:
+            self._end_life(window)
+
+    def _end_life(self, window: Window) -> None:
         if window.mine.freed:
             raise UseAfterFree(f"rank {self.index}: free of {window!r}, which is freed already")
         self._lane.pending = ("free", window.number)
@@ -197,12 +234,13 @@ class SimulatedRank(Rank):
         window.mine.freed = True
         self._events.append(
             (self.index, "free", window.number, self.index, 0, window.mine.nbytes, None, -1,
-             frame_code, frame_lasti)
+             self._code, self._lasti)
         )
 
     def _buffer(self, shape: Shape, dtype: torch.dtype) -> Buffer:
-        dims = normal_shape(shape)
-        nbytes = math.prod(dims) * torch.empty((), dtype=dtype).element_size()
+        dims = normal_shape(shape, "buffer", self.index)
+        self._dtype_check("buffer", dtype)
+        nbytes = math.prod(dims) * ITEMSIZE[dtype]
         region = Region(nbytes, zero=False)
         number = self._windows.add("buffer", f"buffer{len(self._windows.names)}", dims, dtype,
                                    _Only(self.index, region))
@@ -210,11 +248,12 @@ class SimulatedRank(Rank):
                       self.index, dims, dtype)
 
     def _load(self, src: Handle, at: int, shape: Shape) -> torch.Tensor:
-        self._handle_check("load", src)
+        if not isinstance(src, Handle) or src.mine.freed:
+            self._handle_check("load", src)
         if type(shape) is int:
             count, dims = shape, None
         else:
-            dims = normal_shape(shape)
+            dims = normal_shape(shape, "load", self.index)
             count = math.prod(dims)
         if at < 0 or count < 0 or at + count > src.numel:
             self._bounds("load", src, at, count)
@@ -224,15 +263,16 @@ class SimulatedRank(Rank):
         stop = start + count * size
         base = src.mine.base
         lane.pending = ("load", src.number, self.index, start - base, stop - base)
+        if lane.reads >= POLL_OPERATIONS:
+            self._sim.polls(lane)
         self._sim.point(lane)
         data = src.mine.view[start:stop]
         self._events.append(
-            (self.index, "load", src.number, self.index, start - base, stop - base, digest(bytes(data)),
-             -1, self._code, self._lasti)
+            (self.index, "load", src.number, self.index, start - base, stop - base,
+             bytes(data) if stop - start <= VALUE_BYTES_MAX else digest(bytes(data)), -1,
+             self._code, self._lasti)
         )
         lane.reads += 1
-        if lane.reads >= POLL_OPERATIONS:
-            self._sim.polls(lane)
         return _tensor(data, src.dtype, count, dims)
 
     def _store(self, dst: Handle, value: torch.Tensor | float, at: int) -> None:
@@ -259,80 +299,80 @@ class SimulatedRank(Rank):
 
     # One-sided operations -----------------------------------------------------------------------
 
-    def _source(self, operation: str, src: Any, dst: Window) -> tuple[bytes, tuple[Region, int] | None]:
-        """The bytes of a source now, and where they come from if that is known memory."""
-        if isinstance(src, Handle):
-            if src.mine.freed:
-                raise UseAfterFree(f"rank {self.index}: {operation} from {src!r} after it was freed")
-            if src.dtype is not dst.dtype:
-                raise WrongDtype(
-                    f"rank {self.index}: {operation} of {src!r} into {dst!r}: dtypes differ"
-                )
-            begin = src.start
-            return bytes(src.mine.view[begin : begin + src.nbytes]), (src.mine, begin)
-        return self._tensor_bytes(operation, src, dst), None
+    def _source_check(self, operation: str, src: Handle, dst: Window) -> None:
+        if src.mine.freed:
+            raise UseAfterFree(f"rank {self.index}: {operation} from {src!r} after it was freed")
+        if src.dtype is not dst.dtype:
+            raise WrongDtype(
+                f"rank {self.index}: {operation} of {src!r} into {dst!r}: dtypes differ"
+            )
 
-    def _write(
-        self, operation: str, dst: Window, peer: int, src: Source, at: int,
-        atomic: AtomicType | None, *, late_source: bool = False,
+    def _put(
+        self, dst: Window, peer: int, src: Source, at: int, atomic: AtomicType | None,
+        operation: str = "put", *, late_source: bool = False,
     ) -> InFlight:
-        """Check, announce and issue a put-like operation."""
-        self._window_check(operation, dst, peer)
-        data, source = self._source(operation, src, dst)
+        """Check, announce and issue a put or another operation that is delivered like one."""
+        if type(dst) is not Window or not 0 <= peer < self.size or dst.mine.freed:
+            self._window_check(operation, dst, peer)
+        if isinstance(src, Handle):
+            self._source_check(operation, src, dst)
+            nbytes = src.nbytes
+        else:
+            data = self._tensor_bytes(operation, src, dst)
+            nbytes = len(data)
         size = dst.itemsize
-        if at < 0 or at * size + len(data) > dst.nbytes:
-            self._bounds(operation, dst, at, len(data) // size)
+        if at < 0 or at * size + nbytes > dst.nbytes:
+            self._bounds(operation, dst, at, nbytes // size)
         if atomic and dst.dtype not in ATOMIC_ADD_DTYPES:
             raise WrongDtype(f"rank {self.index}: {operation} with atomic add into {dst!r}")
         lane = self._lane
         region = dst.regions[peer]
         start = dst.start + at * size
         lo = start - region.base
-        hi = lo + len(data)
+        hi = lo + nbytes
         lane.pending = (operation, dst.number, peer, lo, hi)
         sim = self._sim
         sim.point(lane)
-        if source is not None:
-            region_from, begin = source
-            data = bytes(region_from.view[begin : begin + len(data)])
+        if isinstance(src, Handle):
+            data = bytes(src.mine.view[src.start : src.start + nbytes])
         number = sim.issued
         op = InFlight(
-            number, "put", lane, peer, dst.number, region, start, len(data), data,
+            number, "put", lane, peer, dst.number, region, start, nbytes, data,
             lane.fence_mark, self._code, self._lasti,
         )
+        value: Any = data if nbytes <= VALUE_BYTES_MAX else digest(data)
+        op.value = value
         if atomic:
             op.atomic = dst.dtype
+            value = ("add", value)
         if late_source:
-            op.source = source
+            assert isinstance(src, Handle)
+            op.source = src.mine, src.start
         self._events.append(
-            (self.index, operation, dst.number, peer, lo, hi, digest(data), number, self._code,
+            (self.index, operation, dst.number, peer, lo, hi, value, number, self._code,
              self._lasti)
         )
         sim.issue(op, ordered=True)
         return op
 
-    def _put(
-        self, dst: Window, peer: int, src: Source, at: int, atomic: AtomicType | None
-    ) -> None:
-        self._write("put", dst, peer, src, at, atomic)
-
     def _remote_store(
         self, win: Window, peer: int, value: torch.Tensor, at: int, atomic: AtomicType | None
     ) -> None:
-        self._write("remote_store", win, peer, value, at, atomic)
+        self._put(win, peer, value, at, atomic, "remote_store")
 
     def _put_nbi(
         self, dst: Window, peer: int, src: Handle, at: int, atomic: AtomicType | None
     ) -> None:
         self._handle_check("put_nbi", src)
-        self._write("put_nbi", dst, peer, src, at, atomic, late_source=True)
+        self._put(dst, peer, src, at, atomic, "put_nbi", late_source=True)
 
     def _put_signal(
         self, dst: Window, peer: int, src: Source, at: int, cell: Window, cell_at: int,
         amount: int, op: NotifyOp,
     ) -> None:
         self._cell_check("put_signal", cell, peer, cell_at)
-        data = self._write("put_signal", dst, peer, src, at, None)
+        amount = self._amount_check("put_signal", amount)
+        data = self._put(dst, peer, src, at, None, "put_signal")
         sim = self._sim
         signal = self._cell_op(cell, peer, cell_at, amount, op)
         signal.after = data
@@ -351,19 +391,27 @@ class SimulatedRank(Rank):
         )
 
     def _notify(self, cell: Window, peer: int, at: int, value: int, op: NotifyOp) -> None:
-        self._cell_check("notify", cell, peer, at)
-        if not -2147483648 <= value <= 2147483647:
-            raise OutOfBounds(f"rank {self.index}: notify with {value}: a cell is an int32")
+        if (
+            type(cell) is not Window or not 0 <= peer < self.size or cell.dtype is not torch.int32
+            or not 0 <= at < cell.numel or cell.start & 3 or cell.mine.freed
+        ):
+            self._cell_check("notify", cell, peer, at)
+        if type(value) is not int or not -2147483648 <= value <= 2147483647:
+            value = self._amount_check("notify", value)
         lane = self._lane
         lo = cell.offset + 4 * at
         lane.pending = ("notify", cell.number, peer, lo, lo + 4)
         sim = self._sim
         sim.point(lane)
-        signal = self._cell_op(cell, peer, at, value, op)
+        adds = op == 0  # NotifyOp.AtomicAdd
+        number = sim.issued
+        signal = InFlight(
+            number, "add" if adds else "set", lane, peer, cell.number, cell.regions[peer],
+            cell.start + 4 * at, 4, value, lane.fence_mark, self._code, self._lasti,
+        )
         self._events.append(
             (self.index, "notify", cell.number, peer, lo, lo + 4,
-             value if signal.kind == "add" else ("set", value), signal.number, self._code,
-             self._lasti)
+             value if adds else ("set", value), number, self._code, self._lasti)
         )
         sim.issue(signal, ordered=True)
 
@@ -381,7 +429,10 @@ class SimulatedRank(Rank):
         issue = "get_issue" if operation == "get" else operation
         lane.pending = (issue, src.number, peer, lo, lo + dst.nbytes)
         sim = self._sim
+        if lane.reads >= POLL_OPERATIONS:
+            sim.polls(lane)
         sim.point(lane)
+        lane.reads += 1
         op = InFlight(
             sim.issued, "get", lane, peer, src.number, region, start, dst.nbytes, None, 0,
             self._code, self._lasti,
@@ -403,14 +454,14 @@ class SimulatedRank(Rank):
         lane = self._lane
         op.waiter = lane
         lane.pending = ("get", src.number, peer, 0, 0)
-        self._sim.block(lane, ("get", op))
+        self._sim.block(lane, ("get", code, lasti))
         self._sim.point(lane)
         lane.blocked_on = None
         self._events.append((self.index, "get", src.number, peer, 0, 0, None, -1, code, lasti))
 
     def _remote_load(self, win: Window, peer: int, at: int, shape: Shape) -> torch.Tensor:
         self._window_check("remote_load", win, peer)
-        dims = normal_shape(shape)
+        dims = normal_shape(shape, "remote_load", self.index)
         count = math.prod(dims)
         if at < 0 or at + count > win.numel:
             self._bounds("remote_load", win, at, count)
@@ -420,6 +471,8 @@ class SimulatedRank(Rank):
         stop = start + count * win.itemsize
         lo, hi = start - region.base, stop - region.base
         lane.pending = ("remote_load", win.number, peer, lo, hi)
+        if lane.reads >= POLL_OPERATIONS:
+            self._sim.polls(lane)
         self._sim.point(lane)
         data = region.view[start:stop]
         self._events.append(
@@ -427,14 +480,16 @@ class SimulatedRank(Rank):
              self._code, self._lasti)
         )
         lane.reads += 1
-        if lane.reads >= POLL_OPERATIONS:
-            self._sim.polls(lane)
         return _tensor(data, win.dtype, count, None if len(dims) == 1 else dims)
 
     # Synchronisation ----------------------------------------------------------------------------
 
     def _wait(self, cell: Window, at: int, value: int, cmp: WaitCmp) -> None:
-        self._cell_check("wait", cell, self.index, at)
+        if (
+            type(cell) is not Window or cell.dtype is not torch.int32
+            or not 0 <= at < cell.numel or cell.start & 3 or cell.mine.freed
+        ):
+            self._cell_check("wait", cell, self.index, at)
         lane = self._lane
         sim = self._sim
         region = cell.mine
@@ -461,15 +516,18 @@ class SimulatedRank(Rank):
     def _fence(self) -> None:
         lane = self._lane
         lane.pending = ("fence",)
-        self._sim.point(lane)
-        lane.fence_mark = self._sim.issued
-        self._plain("fence")
+        sim = self._sim
+        sim.point(lane)
+        lane.fence_mark = sim.issued
+        self._events.append(
+            (self.index, "fence", -1, self.index, 0, 0, None, -1, self._code, self._lasti)
+        )
 
     def _quiet(self) -> None:
         lane = self._lane
         lane.pending = ("quiet",)
         if lane.outstanding:
-            self._sim.block(lane, ("quiet",))
+            self._sim.block(lane, ("quiet", self._code, self._lasti))
         self._sim.point(lane)
         lane.blocked_on = None
         self._plain("quiet")
@@ -479,8 +537,7 @@ class SimulatedRank(Rank):
         code, lasti = self._code, self._lasti
         lane.pending = (kind, window, self.index, 0, 0)
         self._sim.block(lane, ("meet", key, code, lasti))
-        if self._sim.arrive(key, self.size, lane):
-            pass
+        self._sim.arrive(key, self.size)
         self._sim.point(lane)
         lane.blocked_on = None
         self._events.append((self.index, kind, window, self.index, 0, 0, None, -1, code, lasti))
@@ -488,10 +545,10 @@ class SimulatedRank(Rank):
     def _sync(self, group: Any, name: str = "sync") -> None:
         if group is not None:
             self._sim.not_yet(f"rank {self.index}: {name}(group=...)")
-        self.calls.append((name, "", self._code, self._lasti))
         lane = self._lane
         lane.pending = ("sync_arrive",)
         self._sim.point(lane)
+        self.calls.append((name, "", self._code, self._lasti))
         self._plain("sync_arrive")
         self._syncs += 1
         self._meet(("sync", self._syncs), lane, name, -1)

@@ -1,4 +1,4 @@
-"""What explorers have in common, and those that are no sampling: a slow, a paused, a preempted rank.
+"""What explorers have in common, and those that do not sample: a slow, paused or preempted rank.
 
 An explorer is restartable: the engine may repeat a run (a program that turns out to draw random
 numbers), and must then get the same choices again.
@@ -35,9 +35,17 @@ class Chooser(ABC):
         return choice
 
 
+def held_back(simulation: Simulation, op: InFlight) -> bool:
+    """Whether a Hold keeps `op` back at this moment."""
+    return op.release == 0 or op.release > len(simulation.events)
+
+
 def default_choice(simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Owner:
-    """What the default run would do: deliver at once, else go on, else the lowest lane."""
-    if ops:
+    """What the default run would do: deliver what is not held, else go on, else the lowest lane."""
+    for op in ops:
+        if not held_back(simulation, op):
+            return op
+    if not lanes:
         return ops[0]
     return simulation.current if simulation.current in lanes else lanes[0]
 
@@ -80,7 +88,7 @@ class PausedRank(Chooser):
         self._seen = len(events)
         if self._counted >= self.nth and not self._over:
             others = [lane for lane in lanes if lane.index != self.rank]
-            if others or ops:
+            if others or not all(held_back(simulation, op) for op in ops):
                 self._paused = True
                 return default_choice(simulation, others or lanes, ops)
             self._over = True

@@ -1,9 +1,10 @@
 """From an explored run to the list of deviations that repeats it.
 
-Two steps. Operations that were delivered later than at once become Holds with the exact number of
-events. Then the run is repeated with these holds under a guide that knows who moved at each event;
-wherever the default rule would have chosen somebody else, a Preempt is written down. The result, run as
-a plan, has the same identity: the engine follows every choice by exactly one event of its owner.
+Two steps. Operations that were delivered later than they could be become Holds with the exact
+number of events. Then the run is repeated with these holds under a guide that knows who moved at
+each event; wherever the default rule would have chosen somebody else, a Preempt is written down.
+The result, run as a plan, has the same identity: the engine follows every choice by exactly one
+event of its owner.
 """
 
 from __future__ import annotations
@@ -18,25 +19,71 @@ from harness.run import execute_plan
 from harness.scenario import Scenario
 
 
+# Events that no choice of the engine went before: a lane goes on to them from its last one.
+UNCHOSEN = frozenset(("raise", "crash", "fault", "signal"))
+UNORDERED = frozenset(("get_issue", "get_nbi"))
+
+
+class _Waiting:
+    """An operation in flight. since: events there were at its issue. ready: choices there had been
+    when it could first be delivered, or None while a fence keeps it behind others."""
+
+    __slots__ = ("mark", "ready", "since", "target")
+
+    def __init__(self, since: int, target: tuple[int, int], mark: int) -> None:
+        self.since = since
+        self.target = target
+        self.mark = mark
+        self.ready: int | None = None
+
+
 def holds_of(run: Run) -> list[Hold]:
-    """A Hold for every operation that was not delivered at once, in issue order."""
-    opened: dict[int, int] = {}
-    holds: dict[int, Hold] = {}
+    """A Hold for every operation that was not delivered as soon as it could be, in issue order."""
+    flying: dict[int, _Waiting] = {}
+    by_target: dict[tuple[int, int], dict[int, _Waiting]] = {}
+    fences: dict[int, int] = {}  # lane -> operations that were issued before its last fence
+    data_of: dict[int, int] = {}  # signal -> the put that it follows
+    issued = choices = 0
+    holds = []
+
+    def settle(target: tuple[int, int]) -> None:
+        """Note which operations to `target` may be delivered from now on."""
+        ahead = by_target[target]
+        first = next(iter(ahead), 0)
+        for number, waiting in ahead.items():
+            fenced = waiting.mark > first != number
+            if waiting.ready is None and not fenced and data_of.get(number) not in flying:
+                waiting.ready = choices
+
     for index, event in enumerate(run.raw):
-        number = event[7]
+        owner, kind, number = event[0], event[1], event[7]
+        choices += kind not in UNCHOSEN
+        if kind == "fence":
+            fences[owner] = issued
         if number < 0:
             continue
-        if event[0] < run.ranks:
-            opened[number] = index + 1
-            if event[1] == "signal":  # issued in one go with its data
-                opened[number - 1] = index + 1
-        elif number in opened:
-            late = index - opened.pop(number)
-            if late > 0:
-                holds[number] = Hold(number, late)
-    for number in opened:  # never delivered: the run ended first
-        holds[number] = Hold(number, 0)
-    return [holds[number] for number in sorted(holds)]
+        if owner < run.ranks:
+            # A get is ordered by nothing: its target is like no other.
+            target = (-1, number) if kind in UNORDERED else (owner, event[3])
+            if kind == "signal":  # issued in one go with its data
+                data_of[number] = number - 1
+                flying[number - 1].since = index + 1
+            flying[number] = _Waiting(index + 1, target, fences.get(owner, 0))
+            by_target.setdefault(target, {})[number] = flying[number]
+            issued = number + 1
+            settle(target)
+        elif number in flying:
+            waiting = flying.pop(number)
+            del by_target[waiting.target][number]
+            if waiting.ready is not None and choices - 1 > waiting.ready:
+                holds.append(Hold(number, index - waiting.since))
+            settle(waiting.target)
+    holds += [
+        Hold(number, 0)  # never delivered: the run ended first
+        for number, waiting in flying.items()
+        if waiting.ready is not None and choices > waiting.ready
+    ]
+    return sorted(holds, key=lambda hold: hold.op)
 
 
 def deviations_of(plan: Plan, scenario: Scenario, run: Run) -> tuple[Deviation, ...]:
@@ -47,12 +94,12 @@ def deviations_of(plan: Plan, scenario: Scenario, run: Run) -> tuple[Deviation, 
     def guide(clock: int) -> int:
         return owners[clock] if clock < count else -1
 
-    holds = holds_of(run)
+    eager = plan.visibility.delivery == "eager"  # which ignores Holds: all is said in Preempts
+    holds = [] if eager else holds_of(run)
     guided = msgspec.structs.replace(plan, schedule=tuple(holds))
     jobs: list[Job] = []
-    repeated = execute_plan(
-        guided, scenario, guide=guide, job_out=jobs, events_max=max(count, 1) + 1
-    )
+    limit = count if run.ended == "overrun" else count + 2  # one that goes on is cut off
+    repeated = execute_plan(guided, scenario, guide=guide, job_out=jobs, events_max=max(limit, 1))
     if repeated.identity() != run.identity():
         where = next(
             (i for i, (a, b) in enumerate(zip(repeated.raw, run.raw, strict=False))
@@ -61,6 +108,6 @@ def deviations_of(plan: Plan, scenario: Scenario, run: Run) -> tuple[Deviation, 
         )
         raise EngineError(
             f"{plan.scenario}: a repeated run differs at event {where}: the program draws on "
-            "something outside the plan (a clock, an address, a set's order), or the engine is wrong"
+            "something outside the plan (an address, a set's order), or the engine is wrong"
         )
     return (*holds, *jobs[0].derived)

@@ -1,9 +1,9 @@
 """PCT: priorities with d-1 change points.
 
 Burckhardt, Kothari, Musuvathi, Nagarakatte: A Randomized Scheduler with Probabilistic Guarantees of
-Finding Bugs, ASPLOS 2010. Owners (lanes and in-flight operations alike) get random priorities when first
-seen; at each of `depth - 1` contested points drawn from the first `points` ones, the owner about to
-run falls below all others. Finds a bug of depth d with probability at least 1/(n k^(d-1)).
+Finding Bugs, ASPLOS 2010. Owners (lanes and in-flight operations alike) get random priorities when
+first seen; at each of `depth - 1` contested points drawn from the first `points` ones, the owner
+about to run falls below all others. Finds a bug of depth d with probability at least 1/(n k^(d-1)).
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class PCT(Chooser):
         priorities = self._priorities
         best: Owner | None = None
         best_priority = 0.0
-        for owner in (*lanes, *ops):
+        owners: list[Owner] = [*lanes, *ops]
+        for owner in owners:
             number = simulation.owner_number(owner)
             priority = priorities.get(number)
             if priority is None:

@@ -1,8 +1,8 @@
 """POS: partial-order sampling.
 
 Yuan, Yang, Gu: Partial Order Aware Concurrency Sampling, CAV 2018. Every pending event has a random
-priority; the highest one runs; then the priorities of pending events that depend on it are drawn anew,
-and its owner's next event gets one. Dependent: they overlap in bytes and at least one writes.
+priority; the highest one runs; then the priorities of pending events that depend on it are drawn
+anew, and its owner's next event gets one. Dependent: they overlap in bytes and at least one writes.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 hello_rank, programming_model, window_buffer, barrier, remote_load_store, put_get,
 dynamic_rank_count, allreduce_mesh.
 
-A rung is a rank program made of small named functions (a mutant replaces exactly one of them), a host
-program and a plain-torch reference. Every rung is correct under relaxed delivery for one rank and
-for many, and when it is dispatched again and again with other sizes on the same windows.
+A rung is a rank program made of small named functions (a mutant replaces exactly one of them), a
+host program and a plain-torch reference. Every rung is correct under relaxed delivery for one
+rank and for many, and when it is dispatched again and again with other sizes on the same windows.
 """

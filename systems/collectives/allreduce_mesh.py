@@ -1,9 +1,9 @@
 """Rung 8: all-reduce over a full mesh, in place.
 
-Stage one's row into one's own window part; barrier; sum all parts with remote_load; barrier, so that
-nobody overwrites a part that a peer still reads; store the sum over one's own part. The shape of
-PyPTO's mesh all-reduce, with a row of signal cells for each of the two barriers, a cell a peer, that
-count rounds and are never reset.
+Stage one's row into one's own window part; barrier; sum all parts with remote_load; barrier, so
+that nobody overwrites a part that a peer still reads; store the sum over one's own part. The
+shape of PyPTO's mesh all-reduce, with a row of signal cells for each of the two barriers, a cell
+a peer, that count rounds and are never reset.
 
 The next round's stage needs no barrier of its own: between the second barrier and the next round's
 first one nobody reads a peer's part. Not modelled: chunks, other reductions than the sum.
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from harness import Buffer, Rank, Window, World
-from systems.collectives.rounds import Rounds, inputs
+from systems.collectives.rounds import Rounds, inputs, shared
 
 STAGED, READ = range(2)
 
@@ -80,8 +80,8 @@ def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     signals = world.alloc([2, world.size], torch.int32, name="signals")
     observed = {}
     for round, n in enumerate(params.sizes):
-        x = inputs(world.size, n, round).share_memory_()
-        out = torch.zeros(world.size, n).share_memory_()
+        x = shared(inputs(world.size, n, round))
+        out = shared(torch.zeros(world.size, n))
         world.prepare(x, out)
         dispatch_round(world, x, out, window, signals, n, round)
         observed[f"sum {round}"] = list(out)

@@ -4,11 +4,11 @@ Every rank has one cell on which all its peers count up. A rank that calls the b
 time waits until its cell holds e arrivals of each peer; the count never goes back, so there is
 nothing to reset between uses. A count cannot tell whose arrivals it holds: a fast peer's next
 arrival may stand in for a slow peer's that is still on its way. That is safe because nobody leaves
-before all have arrived, and because an arrival is announced only when all that its rank put has been
-delivered everywhere (quiet). A fence would order the puts per target only.
+before all have arrived, and because an arrival is announced only when all that its rank put has
+been delivered everywhere (quiet). A fence would order the puts per target only.
 
-The workload: everybody puts its row on everybody's board, meets, reads its own board, and meets again
-before the boards may be overwritten.
+The workload: everybody puts its row on everybody's board, meets, reads its own board, and meets
+again before the boards may be overwritten.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from harness import Buffer, Rank, Window, World
-from systems.collectives.rounds import Rounds, inputs
+from systems.collectives.rounds import Rounds, inputs, shared
 
 
 def settle(rank: Rank) -> None:
@@ -72,8 +72,8 @@ def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     arrivals = world.alloc([1], torch.int32, name="arrivals")
     observed = {}
     for round, n in enumerate(params.sizes):
-        x = inputs(world.size, n, round).share_memory_()
-        out = torch.zeros(world.size, world.size * n).share_memory_()
+        x = shared(inputs(world.size, n, round))
+        out = shared(torch.zeros(world.size, world.size * n))
         world.prepare(x, out)
         dispatch_round(world, x, out, board, arrivals, n, round)
         observed[f"board {round}"] = list(out)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from harness import Buffer, Rank, Window, World
-from systems.collectives.rounds import Rounds, inputs
+from systems.collectives.rounds import Rounds, inputs, shared
 
 
 def announce(rank: Rank, gathered: Window, cells: Window, own: torch.Tensor) -> None:
@@ -65,14 +65,12 @@ def dispatch_round(world: World, *args: Any) -> None:
 
 def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     """The outputs of each round, one row a rank."""
-    gathered = world.alloc(
-        gathered_shape(world, max(params.sizes)), torch.float32, name="gathered"
-    )
+    gathered = world.alloc(gathered_shape(world, max(params.sizes)), torch.float32, name="gathered")
     cells = world.alloc([world.size], torch.int32, name="cells")
     observed = {}
     for round, n in enumerate(params.sizes):
-        x = inputs(world.size, n, round).share_memory_()
-        out = torch.zeros(world.size, world.size * n).share_memory_()
+        x = shared(inputs(world.size, n, round))
+        out = shared(torch.zeros(world.size, world.size * n))
         world.prepare(x, out)
         dispatch_round(world, x, out, gathered, cells, n, round)
         observed[f"gathered {round}"] = list(out)

@@ -10,6 +10,7 @@ import torch
 
 from harness import Buffer, Rank, World
 from systems.collectives.rounds import Rounds, inputs
+from systems.collectives.rounds import shared as in_shared_memory
 
 
 def hello_rank(rank: Rank, x: Buffer, out: Buffer, me: int, n: int) -> None:
@@ -19,7 +20,7 @@ def hello_rank(rank: Rank, x: Buffer, out: Buffer, me: int, n: int) -> None:
 
 def shared(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor in memory that every rank's process sees."""
-    return tensor.share_memory_()
+    return in_shared_memory(tensor)
 
 
 def dispatch_round(world: World, x: torch.Tensor, out: torch.Tensor, n: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from harness import Buffer, Rank, World
-from systems.collectives.rounds import Rounds, inputs
+from systems.collectives.rounds import Rounds, inputs, shared
 
 TILE = 4
 SCALE = 3
@@ -39,8 +39,8 @@ def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     """The outputs of each round, one row a rank."""
     observed = {}
     for round, n in enumerate(params.sizes):
-        x = inputs(world.size, n, round).share_memory_()
-        out = torch.zeros(world.size, n).share_memory_()
+        x = shared(inputs(world.size, n, round))
+        out = shared(torch.zeros(world.size, n))
         world.prepare(x, out)
         host_level(world, x, out, n, SCALE)
         observed[f"scaled {round}"] = list(out)

@@ -1,9 +1,9 @@
 """Rung 6: push with put, push with put_signal, pull with get; each paired with notify and wait.
 
 Three streams run between neighbours, with no barrier anywhere. In each, one cell says how many rows
-the reader may take and another how many it has taken: the writer of row k waits for k readings before
-it touches the memory again. A put is ordered before its notify by a fence; put_signal needs none for its
-own data; a get_nbi has landed only after quiet.
+the reader may take and another how many it has taken: the writer of row k waits for k readings
+before it touches the memory again. A put is ordered before its notify by a fence; put_signal
+needs none for its own data; a get_nbi has landed only after quiet.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from harness import Buffer, Rank, Window, World
-from systems.collectives.rounds import Rounds, inputs
+from systems.collectives.rounds import Rounds, inputs, shared
 
 # The cells of a rank: rows that it may take, and rows that were taken from it, by stream.
 PUSHED, PUSHED_TAKEN, SIGNALLED, SIGNALLED_TAKEN, STAGED, STAGED_TAKEN = range(6)
@@ -80,10 +80,19 @@ def pull(rank: Rank, outbox: Window, cells: Window, n: int, round: int) -> torch
 
 
 def put_get(
-    rank: Rank, x: Buffer, pushed: Buffer, signalled: Buffer, pulled: Buffer, inbox: Window,
-    mailbox: Window, outbox: Window, cells: Window, n: int, round: int,
+    rank: Rank,
+    x: Buffer,
+    pushed: Buffer,
+    signalled: Buffer,
+    pulled: Buffer,
+    inbox: Window,
+    mailbox: Window,
+    outbox: Window,
+    cells: Window,
+    n: int,
+    round: int,
 ) -> None:
-    """pushed and pulled: the left neighbour's row of x; signalled: the right one's. All [size, n]."""
+    """pushed and pulled: the left neighbour's row of x; signalled: the right's. All [size, n]."""
     mine = rank.index * n
     own = rank.load(x, mine, n)
     await_taken(rank, cells, PUSHED_TAKEN, round)
@@ -112,10 +121,8 @@ def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     cells = world.alloc([CELLS], torch.int32, name="cells")
     observed = {}
     for round, n in enumerate(params.sizes):
-        x = inputs(world.size, n, round).share_memory_()
-        pushed, signalled, pulled = (
-            torch.zeros(world.size, n).share_memory_() for _ in range(3)
-        )
+        x = shared(inputs(world.size, n, round))
+        pushed, signalled, pulled = (shared(torch.zeros(world.size, n)) for _ in range(3))
         world.prepare(x, pushed, signalled, pulled)
         dispatch_round(world, x, pushed, signalled, pulled, *boxes, cells, n, round)
         observed[f"pushed {round}"] = list(pushed)

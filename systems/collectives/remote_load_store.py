@@ -1,8 +1,8 @@
 """Rung 5: a ring shift, once by remote_store and once by remote_load.
 
-Each rank's row goes to its right neighbour: pushed into the neighbour's inbox, and left in one's own
-outbox for the neighbour to fetch. A remote_store is delivered later, so the ranks meet only after
-quiet; the barrier at the end keeps the next round away from boxes that are still read.
+Each rank's row goes to its right neighbour: pushed into the neighbour's inbox, and left in one's
+own outbox for the neighbour to fetch. A remote_store is delivered later, so the ranks meet only
+after quiet; the barrier at the end keeps the next round away from boxes that are still read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from harness import Buffer, Rank, Window, World
-from systems.collectives.rounds import Rounds, inputs
+from systems.collectives.rounds import Rounds, inputs, shared
 
 
 def right_of(rank: Rank) -> int:
@@ -75,9 +75,9 @@ def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     outbox = world.alloc([max(params.sizes)], torch.float32, name="outbox")
     observed = {}
     for round, n in enumerate(params.sizes):
-        x = inputs(world.size, n, round).share_memory_()
-        stored = torch.zeros(world.size, n).share_memory_()
-        loaded = torch.zeros(world.size, n).share_memory_()
+        x = shared(inputs(world.size, n, round))
+        stored = shared(torch.zeros(world.size, n))
+        loaded = shared(torch.zeros(world.size, n))
         world.prepare(x, stored, loaded)
         dispatch_round(world, x, stored, loaded, inbox, outbox, n)
         observed[f"stored {round}"] = list(stored)

@@ -21,6 +21,12 @@ class Rounds(Struct, frozen=True, forbid_unknown_fields=True):
     ] = (4, 7)
 
 
+def shared(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in memory that every rank's process sees; to be done before `prepare`."""
+    moved: torch.Tensor = tensor.share_memory_()  # type: ignore[no-untyped-call]
+    return moved
+
+
 def inputs(size: int, n: int, round: int) -> torch.Tensor:
     """[size, n] float32: row r is what rank r gives in `round`; every value occurs once."""
     return torch.stack([values(rank, n, round) for rank in range(size)])

@@ -1,8 +1,8 @@
 """Rung 3: a window, one part of which every rank owns and all ranks reach.
 
-Each rank writes its row into its own part; behind a barrier everybody reads everybody's part; a second
-barrier keeps the next round from overwriting a part that a peer still reads. The host allocates
-bytes once, for the longest round, and gives them a shape with a view.
+Each rank writes its row into its own part; behind a barrier everybody reads everybody's part; a
+second barrier keeps the next round from overwriting a part that a peer still reads. The host
+allocates bytes once, for the longest round, and gives them a shape with a view.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from harness import Buffer, Rank, Window, World
-from systems.collectives.rounds import Rounds, inputs
+from systems.collectives.rounds import Rounds, inputs, shared
 
 
 def publish(rank: Rank, window: Window, own: torch.Tensor) -> None:
@@ -64,8 +64,8 @@ def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     window = memory.view([longest], torch.float32)
     observed = {}
     for round, n in enumerate(params.sizes):
-        x = inputs(world.size, n, round).share_memory_()
-        out = torch.zeros(world.size, world.size * n).share_memory_()
+        x = shared(inputs(world.size, n, round))
+        out = shared(torch.zeros(world.size, world.size * n))
         world.prepare(x, out)
         dispatch_round(world, x, out, window, n)
         observed[f"gathered {round}"] = list(out)

@@ -1,1 +1,2 @@
-"""The ladder's pitfalls: each mutant replaces one function of the rung after which its file is named."""
+"""The ladder's pitfalls: a mutant replaces one function of the rung that its file is named
+after."""

@@ -1,0 +1,33 @@
+"""Benchmarks: figures as ratios measured in one run, each against a named peer or a physical limit.
+
+`run(names, full)` measures and returns a list of objects name, value, unit, goal, met. Not part of the
+installed package: they live in the repository. Results as measured stand in RESULTS.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+NAMES = ("events", "hypothesis", "allreduce", "flat", "detection", "false_alarms", "shrinking", "replay")
+
+_MODULES = {
+    "events": "events", "hypothesis": "events", "allreduce": "events", "flat": "events",
+    "detection": "detection", "false_alarms": "false_alarms", "shrinking": "shrinking",
+    "replay": "replay",
+}
+
+
+def figure(name: str, value: float | str, unit: str, goal: str, met: bool | None) -> dict[str, Any]:
+    """One measured figure; met is None where there is no goal."""
+    return {"name": name, "value": value, "unit": unit, "goal": goal, "met": met}
+
+
+def run(names: Sequence[str] = (), *, full: bool = False) -> list[dict[str, Any]]:
+    """Measure the named benchmarks (all by default); full: at the size the goals are stated for."""
+    found: list[dict[str, Any]] = []
+    for name in names or NAMES:
+        module = importlib.import_module(f"benchmarks.{_MODULES[name]}")
+        found.extend(getattr(module, name)(full=full))
+    return found

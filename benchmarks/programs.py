@@ -1,0 +1,65 @@
+"""Programs that several benchmarks measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from harness import Rank, World
+
+CHUNK = 4
+
+
+def barrier(rank: Rank, data: Any, cells: Any, rounds: int) -> None:
+    """put-fence-notify-wait-load to and from every peer: 21 operations a rank at P=4, 84 events."""
+    source = rank.buffer(CHUNK, torch.float32)
+    for round in range(1, rounds + 1):
+        for peer in range(rank.size):
+            if peer != rank.index:
+                rank.put(data, peer, source, rank.index * CHUNK)
+                rank.fence()
+                rank.notify(cells, peer, rank.index, 1)
+        for peer in range(rank.size):
+            if peer != rank.index:
+                rank.wait(cells, peer, round)
+                rank.load(data, peer * CHUNK, CHUNK)
+
+
+def barrier_host(rounds: int = 1) -> Callable[[World], None]:
+    """The host program of `barrier`."""
+
+    def host(world: World) -> None:
+        data = world.alloc([world.size * CHUNK], torch.float32, name="data")
+        cells = world.alloc([world.size], torch.int32, name="cells")
+        for index in range(world.size):
+            world.dispatch(barrier, data, cells, rounds, device=index)
+
+    return host
+
+
+def allreduce(rank: Rank, data: Any, cells: Any, count: int) -> torch.Tensor:
+    """Mesh all-reduce of `count` float32: put to every peer, notify, wait, load, add."""
+    mine = torch.full((count,), float(rank.index + 1))
+    for peer in range(rank.size):
+        rank.put(data, peer, mine, rank.index * count)
+        rank.fence()
+        rank.notify(cells, peer, rank.index, 1)
+    total = torch.zeros(count)
+    for peer in range(rank.size):
+        rank.wait(cells, peer, 1)
+        total += rank.load(data, peer * count, count)
+    return total
+
+
+def allreduce_host(count: int = 64) -> Callable[[World], None]:
+    """The host program of `allreduce`."""
+
+    def host(world: World) -> None:
+        data = world.alloc([world.size * count], torch.float32, name="data")
+        cells = world.alloc([world.size], torch.int32, name="cells")
+        for index in range(world.size):
+            world.dispatch(allreduce, data, cells, count, device=index)
+
+    return host

@@ -1,0 +1,216 @@
+"""Why a world stopped in which lanes were still blocked: one finding, about the root.
+
+For every blocked wait the ranks that should have notified its cell are inferred from this run
+alone: from who notifies the same cell on other ranks (always the same source, always the same
+distance, all of them), or from who notified this one before; failing that, every other rank. A
+lane depends on those among them that contributed least; at a rendezvous, on those that never
+arrived. The root is a lane with direct evidence (overshoot, overwritten signal, wrong cell), else
+one whose debtor is no longer running, else a knot of lanes that depend on each other. Source:
+reference/algorithms.md section 6.
+
+A knot is a cycle only if every lane in it would be freed by another one of it, as the fabric found
+by letting each go on alone (fabric/afterwards.py); a wait that nobody would notify is a missing
+notify. Not modelled: what a lane would do after its next wait. After an exception blocked lanes are
+consequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from harness.checkers.failures import real_failures, stuck_at
+from harness.checkers.signals import Debt, Signals
+from harness.checkers.wording import blocked_site, finding, ranks, times
+from harness.finding import Finding
+from harness.record import Blocked, Run, place
+
+ORDER = (
+    "lost_delivery", "dead_rank", "overshoot", "overwritten_signal", "wrong_cell", "cycle",
+    "missing_notify", "missing_arrival", "unsatisfied",
+)
+
+
+class Deadlock:
+    """Kinds: those of ORDER."""
+
+    name = "deadlock"
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        """At most one finding for the world."""
+        if run.ended != "blocked" or not run.blocked or real_failures(run):
+            return ()
+        return (_Diagnosis(run).finding(),)
+
+
+class _Diagnosis:
+    """One blocked world."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.blocked = {blocked.lane: blocked for blocked in run.blocked}
+        self.signals = Signals(run)
+        self.debts = {
+            b.lane: self.signals.debt(b) if b.kind == "wait" else Debt(self._absent(b), ())
+            for b in run.blocked
+        }
+        self.direct = {
+            b.lane: found
+            for b in run.blocked
+            if (found := self.signals.direct(b, self.debts[b.lane])) is not None
+        }
+
+    def _absent(self, blocked: Blocked) -> list[int]:
+        """Ranks that never arrived at the rendezvous a lane is blocked in."""
+        kind, needed = "window_arrive", 1
+        if blocked.kind in ("sync", "barrier"):
+            kind, needed = "sync_arrive", int(blocked.detail.split()[-1])  # "sync 3": the third
+        elif blocked.kind != "window":
+            return []
+        arrivals = [0] * self.run.ranks
+        for raw in self.run.raw:
+            if raw[1] == kind and (kind == "sync_arrive" or raw[2] == blocked.window):
+                arrivals[raw[0]] += 1
+        return [rank for rank, count in enumerate(arrivals) if count < needed]
+
+    # The root -------------------------------------------------------------------------------------
+
+    def _roots(self) -> dict[int, str]:
+        """The lanes at the root of it all, each with its class."""
+        if self.direct:
+            return {lane: found[0] for lane, found in self.direct.items()}
+        if self.run.dead:
+            return dict.fromkeys(self.blocked, "dead_rank")
+        ended = {
+            lane: self._plain(self.blocked[lane])
+            for lane, debt in self.debts.items()
+            if any(rank not in self.blocked for rank in debt.debtors)
+        }
+        return ended or self._knot()
+
+    @staticmethod
+    def _plain(blocked: Blocked) -> str:
+        if blocked.kind == "wait":
+            return "missing_notify"
+        return "missing_arrival" if blocked.compare == ">=" else "unsatisfied"
+
+    def _knot(self) -> dict[int, str]:
+        """The first set of lanes that depend on each other and on nobody else."""
+        reach: dict[int, set[int]] = {}
+        for lane in self.blocked:
+            todo = list(self.debts[lane].debtors)
+            seen: set[int] = set()
+            while todo:
+                rank = todo.pop()
+                if rank not in seen:
+                    seen.add(rank)
+                    todo.extend(self.debts[rank].debtors)
+            reach[lane] = seen
+        head = next((n for n in self.blocked if all(n in reach[m] for m in reach[n])), None)
+        if head is None:
+            return {n: self._plain(b) for n, b in self.blocked.items()}
+        knot = sorted(reach[head] or {head})
+        waits = [n for n in knot if self.blocked[n].kind == "wait"]
+        if not waits:
+            return {n: self._plain(self.blocked[n]) for n in knot}
+        silent = [n for n in waits if not self._freed_by(n, knot)]
+        if silent or not all(self._freed_by(n, knot) for n in knot):
+            return dict.fromkeys(silent or waits, "missing_notify")
+        return dict.fromkeys(knot, "cycle")
+
+    def _freed_by(self, lane: int, knot: list[int]) -> list[int]:
+        """The lanes of the knot that would do what `lane` waits for, once their own wait is over."""
+        blocked = self.blocked[lane]
+        if blocked.kind == "wait":
+            cell = (blocked.window, lane, blocked.lo)
+            return [n for n in knot if cell in self.blocked[n].afterwards.notifies]
+        return [n for n in self.debts[lane].debtors if self.blocked[n].afterwards.arrives]
+
+    # The finding ----------------------------------------------------------------------------------
+
+    def finding(self) -> Finding:
+        """The finding: root first, then a line for every blocked lane."""
+        roots = self._roots()
+        kind = min(roots.values(), key=ORDER.index)
+        lanes = sorted(lane for lane, found in roots.items() if found == kind)
+        first = lanes[0]
+        culprit, message, events = self._message(kind, first, lanes)
+        lines = [self.direct[lane][1] for lane in lanes if lane in self.direct]
+        others = [lane for lane in self.blocked if lane not in lanes]
+        lines += [self._line(self.blocked[lane]) for lane in (*lanes, *others)]
+        return finding(
+            Deadlock.name, kind, culprit, message,
+            sites=[blocked_site(self.blocked[lane]) for lane in lanes], evidence=lines,
+            events=events,
+        )
+
+    def _message(self, kind: str, lane: int, lanes: list[int]) -> tuple[int, str, tuple[int, ...]]:
+        blocked = self.blocked[lane]
+        what = f"rank {lane} {stuck_at(self.run, blocked)}"
+        if lane in self.direct:
+            _, why, rank, events = self.direct[lane]
+            return rank, f"{what}; {why}", events
+        debtors = self.debts[lane].debtors
+        gone = [rank for rank in debtors if rank not in self.blocked] or debtors
+        if kind == "dead_rank":
+            return self.run.dead[0], f"{what}; {ranks(self.run.dead)} died", ()
+        if kind == "cycle" and len(lanes) == 1:
+            return lane, f"{what}; only it could notify that cell, and would after this wait", ()
+        if kind == "cycle":
+            return lane, f"{ranks(lanes)} wait for each other: {self._round(lanes)}", ()
+        if kind == "missing_arrival":
+            return gone[0], f"{what}; {ranks(gone)} never arrived", ()
+        if kind == "missing_notify":
+            return gone[0] if gone else lane, f"{what}; {self._owed(lane, gone)}", ()
+        return lane, what, ()
+
+    def _round(self, lanes: list[int]) -> str:
+        """`rank 0 for ranks 1 and 2 at …; rank 1 for …`."""
+        parts = []
+        for lane in lanes:
+            b = self.blocked[lane]
+            debtors = [rank for rank in self.debts[lane].debtors if rank != lane]
+            parts.append(f"rank {lane} for {ranks(debtors)} at {place(b.code, b.lasti)}")
+        return "; ".join(parts)
+
+    def _owed(self, lane: int, gone: list[int]) -> str:
+        cell = self.signals.cell(self.blocked[lane])
+        counts = cell.counts()
+        debt = self.debts[lane]
+        if not counts:
+            return f"nobody ever notified it, {ranks(gone)} could have"
+        if debt.even:
+            return (
+                f"{ranks(debt.debtors)} notified it {times(counts[gone[0]])}"
+                f"{' each' if len(debt.debtors) > 1 else ''}, which is not enough"
+            )
+        most = max(counts.values())
+        return f"{ranks(gone)} notified it {times(counts[gone[0]])}, others {times(most)}"
+
+    def _line(self, blocked: Blocked) -> str:
+        """Where a lane is blocked, who contributed and who did not."""
+        text = f"rank {blocked.lane} {stuck_at(self.run, blocked)}"
+        debt = self.debts[blocked.lane]
+        if blocked.kind != "wait":
+            missing = ", ".join(f"rank {r} ({self._state(r)})" for r in debt.debtors)
+            return f"{text}; not arrived: {missing}" if missing else text
+        cell = self.signals.cell(blocked)
+        counts = cell.counts()
+        gave = ", ".join(f"rank {rank} {times(counts[rank])}" for rank in sorted(counts))
+        owing = [rank for rank in debt.debtors if not counts[rank]]
+        text += f"; contributed: {gave or 'no rank'}"
+        less = [rank for rank in debt.debtors if counts[rank] and not debt.even]
+        if owing:
+            text += "; not: " + ", ".join(f"rank {r} ({self._state(r)})" for r in owing)
+        if less:
+            text += "; less than others: " + ", ".join(f"rank {r} ({self._state(r)})" for r in less)
+        return text
+
+    def _state(self, rank: int) -> str:
+        if rank in self.blocked:
+            b = self.blocked[rank]
+            return f"blocked in {b.kind} at {place(b.code, b.lasti)}"
+        if rank in self.run.dead:
+            return "died"
+        return "lost its peer" if rank in self.run.peers_lost else "returned"
+
+

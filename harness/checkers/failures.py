@@ -1,0 +1,135 @@
+"""What raised first, and what followed: the one finding of a run in which a program raised.
+
+The first failure in the order of events is the finding; its class says which checker gives it.
+Later failures and lanes that never ended are its consequences. Survivors of a crash that end with
+PeerLost, or with an error of their own raised `from` it, are no failures.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sysconfig
+from collections.abc import Iterable
+from types import CodeType
+
+from harness.checkers.wording import cell_of, finding
+from harness.errors import NoSchedulingPoint, PeerLost, UseAfterFree, one_line
+from harness.finding import Finding
+from harness.record import Blocked, Failure, Run, place, site_of
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LIBRARIES = tuple(
+    sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")
+)
+
+
+def checker_of(failure: Failure) -> str:
+    """The checker that reports this failure."""
+    if isinstance(failure.error, UseAfterFree):
+        return "lifetime"
+    if isinstance(failure.error, NoSchedulingPoint):
+        return "progress"
+    return "exceptions"
+
+
+def real_failures(run: Run) -> list[Failure]:
+    """The failures of a run, without clean ends of a crash's survivors."""
+    return [failure for failure in run.failures if not _follows_loss(failure.error)]
+
+
+def _follows_loss(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, PeerLost):
+            return True
+        error = error.__cause__
+    return False
+
+
+def first_failure(run: Run, checker: str) -> Iterable[Finding]:
+    """The finding of the first failure, if it is `checker`'s to report."""
+    if not run.failures:
+        return
+    failures = real_failures(run)
+    if not failures or checker_of(failures[0]) != checker:
+        return
+    first = failures[0]
+    code, lasti, operation = where(first)
+    who = "host program" if first.lane < 0 else f"rank {first.lane}"
+    kind = snake_case(type(first.error).__name__)
+    text = one_line(first.error)
+    deed = "raised"
+    if isinstance(first.error, NoSchedulingPoint):
+        deed, text = "reached no scheduling point", text or "it was looping when it was stopped"
+    yield finding(
+        checker, kind, first.lane, f"{who} {deed} at {place(code, lasti)}: {text}",
+        sites=(site_of(code, lasti, operation),),
+        evidence=(f"{who} was the first to raise, in {operation}, at event {first.clock}",),
+        events=() if first.lane < 0 else _raised_at(run, first),
+        traceback=first.traceback,
+        consequences=[*_later(first, failures[1:]), *_stuck(run)],
+    )
+
+
+def _raised_at(run: Run, failure: Failure) -> tuple[int, ...]:
+    index = failure.clock
+    return (index,) if index < len(run.raw) and run.raw[index][1] == "raise" else ()
+
+
+def _later(first: Failure, others: list[Failure]) -> list[str]:
+    lines = []
+    for failure in others:
+        code, lasti, _ = where(failure)
+        same = where(first)[:2] == (code, lasti) and type(failure.error) is type(first.error)
+        lines.append(
+            f"{'the same' if same else 'after it'}: rank {failure.lane} raised at "
+            f"{place(code, lasti)}: {one_line(failure.error)}"
+        )
+    return lines
+
+
+def _stuck(run: Run) -> list[str]:
+    lines = [f"after it: rank {b.lane} {stuck_at(run, b)}" for b in run.blocked]
+    return lines + [f"after it: rank {b.lane} polls for ever" for b in run.livelock]
+
+
+def stuck_at(run: Run, blocked: Blocked) -> str:
+    """`is blocked in wait at file.py:3 in f: 'sig'[0] = 0, awaited >= 1`."""
+    if blocked.code is None:
+        return f"was stopped before its next {blocked.kind}"
+    text = f"is blocked in {blocked.kind} at {place(blocked.code, blocked.lasti)}"
+    if blocked.kind == "wait":
+        return f"{text}: {cell_of(run, blocked)}"
+    if blocked.compare == ">=":
+        return f"{text}: {blocked.value} of {blocked.expected} ranks arrived"
+    return text
+
+
+def where(failure: Failure) -> tuple[CodeType | None, int, str]:
+    """The user's frame that raised (code, instruction) and the operation it had called.
+
+    The innermost frame outside the harness and outside installed libraries; the operation is the
+    harness function it called next, or `raise` when the program raised by itself.
+    """
+    found: tuple[CodeType | None, int, str] = (failure.code, failure.lasti, "raise")
+    step = failure.error.__traceback__
+    fresh = False
+    while step is not None:
+        code = step.tb_frame.f_code
+        inside = code.co_filename.startswith(_PACKAGE)
+        if not inside and not code.co_filename.startswith(_LIBRARIES):
+            found, fresh = (code, step.tb_lasti, "raise"), True
+        elif inside and fresh:
+            found, fresh = (found[0], found[1], code.co_name.strip("_")), False
+        step = step.tb_next
+    return found
+
+
+def snake_case(name: str) -> str:
+    """`OutOfBounds` → `out_of_bounds`, `OSError` → `os_error`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+__all__ = [
+    "checker_of", "first_failure", "real_failures", "snake_case", "stuck_at", "where"
+]

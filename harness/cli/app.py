@@ -1,0 +1,245 @@
+"""The commands and their options, as typer reads them; what they do is in the modules beside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+seeds_app = typer.Typer(help="List, show, keep and fix the seed files of the regression corpus.")
+app.add_typer(seeds_app, name="seeds")
+
+EPILOG = (
+    "Exit codes: 0 nothing found, 1 findings, 2 wrong usage, 3 internal error, 4 UNKNOWN, "
+    "130 stopped with Ctrl-C."
+)
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout, nothing else.")]
+Folder = Annotated[Path, typer.Option("--folder", help="Where the seed files are.", metavar="PATH")]
+SEEDS = Path("seeds")
+
+
+@app.callback(invoke_without_command=True, epilog=EPILOG)
+def rankfault(
+    context: typer.Context,
+    *,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Show an internal error's traceback.")
+    ] = False,
+) -> Any:
+    """Find the rank bug: hunt it, explain it, shrink it, replay it, keep it.
+
+    Begin with `rankfault hunt`, which hunts all packaged scenarios for a minute. Then plant a bug,
+    `rankfault hunt collectives.allreduce_mesh --bug missing_barrier`, or hunt in a file of your
+    own, `rankfault hunt ring.py`.
+    """
+    if version:
+        from harness.corpus import tool_version
+
+        typer.echo(f"rankfault {tool_version()}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+@app.command(epilog=EPILOG)
+def hunt(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TARGET",
+            show_default=False,
+            help="A scenario, FILE.py or FILE.py::NAME; all packaged scenarios by default.",
+        ),
+    ] = None,
+    *,
+    bug: Annotated[
+        str | None, typer.Option(metavar="MUTANT", help="Plant this mutant in place of its twin.")
+    ] = None,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Plant this fault in every plan. May be repeated."),
+    ] = None,
+    ranks: Annotated[
+        str | None, typer.Option(metavar="N | N..M", help="World sizes to hunt with.")
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(metavar="M", help="How long, for all targets together; 1 by default."),
+    ] = None,
+    plans: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="At most so many plans for each target.")
+    ] = None,
+    root_seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="S",
+            min=0,
+            envvar="RANKFAULT_ROOT_SEED",
+            help="All randomness follows from it; a fresh one by default.",
+        ),
+    ] = None,
+    delivery: Annotated[
+        str, typer.Option(metavar="relaxed|eager", help="eager ignores every hold.")
+    ] = "relaxed",
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FINDING[@rank=N]",
+            help="Pass over other findings. Such as deadlock@rank=3 or integrity/stale_value.",
+        ),
+    ] = None,
+    json: Json = False,
+    out: Annotated[
+        Path, typer.Option(metavar="PATH", help="Where the folder of each finding goes.")
+    ] = Path("rankfault-findings"),
+    minimise_seconds: Annotated[
+        float, typer.Option(metavar="S", min=0, help="Budget for shrinking a finding; 0: none.")
+    ] = 20.0,
+) -> int:
+    """Hunt until a finding, or until the time is up.
+
+    Parameters and world sizes are drawn by Hypothesis, schedules by a portfolio of explorers that
+    starts with the default run. Without --bug and --fault only what the world does to a correct
+    program is tried (late deliveries, slow ranks, crashes), so correct programs end with exit
+    code 0. A finding is minimised, reported and kept in a folder with its seed file.
+    """
+    from harness.cli.hunting import Wanted, run_hunt
+
+    return run_hunt(
+        Wanted(
+            targets=tuple(targets or ()),
+            bug=bug,
+            faults=tuple(fault or ()),
+            ranks=ranks,
+            minutes=minutes,
+            plans=plans,
+            root_seed=root_seed,
+            delivery=delivery,
+            until=until,
+            json=json,
+            out=out,
+            minimise_seconds=minimise_seconds,
+        )
+    )
+
+
+@app.command(epilog="Exit codes: 0 not reproduced, 1 reproduced, 2 wrong usage, 4 UNKNOWN.")
+def replay(
+    seed: Annotated[
+        str, typer.Argument(metavar="SEED", help="A seed file, its name in seeds/, or a token.")
+    ],
+    *,
+    fabric: Annotated[
+        str, typer.Option(metavar="simulated", help="Where the ranks run.")
+    ] = "simulated",
+    times: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Run it so often; each run must be the same.")
+    ] = 1,
+    json: Json = False,
+) -> int:
+    """Run a seed again and report what it shows."""
+    from harness.cli.replaying import run_replay
+
+    return run_replay(seed, fabric=fabric, times=times, json=json)
+
+
+@app.command(epilog="Exit codes: as replay.")
+def explain(
+    seed: Annotated[
+        str, typer.Argument(metavar="SEED", help="A seed file, its name in seeds/, or a token.")
+    ],
+) -> int:
+    """Run a seed again and report it with every event of the run."""
+    from harness.cli.replaying import run_explain
+
+    return run_explain(seed, fabric="simulated")
+
+
+@app.command("list")
+def list_names(
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="scenarios, mutants, faults or checkers.")
+    ],
+    *,
+    json: Json = False,
+) -> int:
+    """List what can be named on the command line."""
+    from harness.cli.listing import run_list
+
+    return run_list(what, json=json)
+
+
+@app.command()
+def bench(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Which figures; all by default.", show_default=False),
+    ] = None,
+    *,
+    full: Annotated[
+        bool, typer.Option("--full", help="The long tier instead of the quick one.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Measure the figures of benchmarks/RESULTS.md (in the repository only)."""
+    from harness.cli.bench import run_bench
+
+    return run_bench(names or [], full=full, json=json)
+
+
+@seeds_app.command("list")
+def seeds_list(*, folder: Folder = SEEDS, json: Json = False) -> int:
+    """List the seeds with their status and finding."""
+    from harness.cli.seeds import run_list
+
+    return run_list(folder, json=json)
+
+
+@seeds_app.command("show")
+def seeds_show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A seed's name or file.")],
+    *,
+    folder: Folder = SEEDS,
+) -> int:
+    """Read a seed strictly and print it."""
+    from harness.cli.seeds import run_show
+
+    return run_show(name, folder)
+
+
+@seeds_app.command("keep")
+def seeds_keep(
+    seed_file: Annotated[Path, typer.Argument(metavar="SEED_FILE", help="A finding's seed.json.")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Its name from now on.", show_default=False)
+    ] = None,
+    *,
+    folder: Folder = SEEDS,
+) -> int:
+    """Copy a finding's seed file into the corpus."""
+    from harness.cli.seeds import run_keep
+
+    return run_keep(seed_file, name, folder)
+
+
+@seeds_app.command("fix")
+def seeds_fix(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A seed's name or file.")],
+    *,
+    folder: Folder = SEEDS,
+) -> int:
+    """Mark a seed as fixed: its run must be clean, and its faults and deviations take effect."""
+    from harness.cli.seeds import run_fix
+
+    return run_fix(name, folder)

@@ -1,0 +1,133 @@
+"""One table: symptom (`checker/kind`) → likely cause → remedy, as findings and the log doctor
+print it.
+
+What stands here is likely, not proven: the proof is a finding's evidence. Not modelled: causes
+that need the program's source. Exceptions are looked up under the error's own name.
+"""
+
+from __future__ import annotations
+
+LIKELY: dict[str, tuple[str, str]] = {
+    "integrity/wrong_value": (
+        "an offset, peer, shape or summand is wrong",
+        "compare the first wrong element with what each rank wrote there",
+    ),
+    "integrity/unwritten_memory": (
+        "the bytes were read before anybody had written them",
+        "order the read after the write: notify and wait, or a barrier, between them",
+    ),
+    "integrity/stale_value": (
+        "the read was not ordered after the write, so it saw the older value",
+        "fence between put and notify (or use put_signal), and wait before the read",
+    ),
+    "integrity/wrong_shape": (
+        "the result's shape, dtype or count does not follow the world size or the arguments",
+        "compute shapes from rank.size and the arguments, not from constants",
+    ),
+    "integrity/guard_overwritten": (
+        "a base address or offset is off, so a write left its window",
+        "align the view's byte offset and keep offset + size within the window",
+    ),
+    "integrity/stale_private_memory": (
+        "the tensor was not in shared memory, so every rank worked on a private copy",
+        "call share_memory_() on it before world.prepare",
+    ),
+    "deadlock/lost_delivery": (
+        "an operation was issued and never delivered",
+        "look at the fault that dropped it; without one this is an engine defect",
+    ),
+    "deadlock/cycle": (
+        "each rank waits before it notifies the one that waits for it",
+        "notify first, then wait",
+    ),
+    "deadlock/missing_notify": (
+        "a notify was left out, or the awaited value is too high",
+        "notify once for each arrival that is awaited, on every path",
+    ),
+    "deadlock/overshoot": (
+        "the cell went past the value that an == wait looks for",
+        "wait with >= and an epoch that grows, or reset the cell before it is reused",
+    ),
+    "deadlock/wrong_cell": (
+        "a notify went to another cell or another rank than the one awaited",
+        "use the same expression for the cell's index on both sides",
+    ),
+    "deadlock/dead_rank": (
+        "the rank that should have gone on is dead",
+        "let survivors end with PeerLost instead of waiting again",
+    ),
+    "deadlock/overwritten_signal": (
+        "several arrivals share a cell, and one was overwritten before it was awaited",
+        "use NotifyOp.AtomicAdd with >=, or one cell a source",
+    ),
+    "deadlock/missing_arrival": (
+        "a rank skips a collective call that the others make",
+        "make every rank reach the same collective calls in the same order",
+    ),
+    "deadlock/unsatisfied": ("nothing left in this run can end the wait", "see the evidence"),
+    "lifetime/use_after_free": (
+        "the window was freed while the rank still used it", "free after the last access"
+    ),
+    "lifetime/freed_in_flight": (
+        "the owner freed the window before its peers' operations were complete",
+        "quiet on the issuing side and a barrier before free",
+    ),
+    "lifetime/overwritten_while_read": (
+        "memory was reused while an operation in flight still read it",
+        "quiet (or wait for the reader's acknowledgement) before writing it again",
+    ),
+    "matching/different_call": (
+        "ranks take different branches, or pass different names, shapes or dtypes",
+        "make every rank issue the same collective calls in the same order",
+    ),
+    "matching/missing_call": (
+        "a rank leaves out a collective call, or loops once less",
+        "make the number of calls independent of the rank",
+    ),
+    "progress/livelock": (
+        "the polled value is never written", "write it, or use wait, which names what is missing"
+    ),
+    "progress/overrun": (
+        "the program loops without an end, or the plan is larger than the event limit",
+        "bound the loop, or shrink the parameters",
+    ),
+    "progress/no_scheduling_point": (
+        "a loop calls no rank operation, or native code never returns",
+        "poll with rank.load or wait, not on a Python variable",
+    ),
+    "exceptions/out_of_bounds": (
+        "an offset or a size is wrong, or a size was given in ranks where bytes are due",
+        "offsets and shapes count elements; alloc(nbytes) counts bytes",
+    ),
+    "exceptions/wrong_dtype": ("source and destination differ in dtype", "convert with .to()"),
+    "exceptions/wrong_shape": (
+        "ranks ask for different sizes", "compute the shape from the arguments on every rank alike"
+    ),
+    "exceptions/wrong_peer": (
+        "a peer is computed outside 0..size-1", "wrap with % rank.size; peers are logical ranks"
+    ),
+    "exceptions/wrong_handle": (
+        "a window stands where a tensor is due, or the reverse",
+        "copy out with rank.load, or pass the window itself",
+    ),
+    "exceptions/misaligned": (
+        "a view's byte offset is no multiple of the element size", "round the offset up"
+    ),
+    "exceptions/non_contiguous": ("a strided tensor was passed", "call .contiguous() first"),
+    "exceptions/dispatch_error": (
+        "a dispatch breaks a rule of host programs",
+        "tensors before scalars, every logical rank once a round",
+    ),
+    "exceptions/not_shared": (
+        "a host tensor lies in private memory", "call share_memory_() before world.prepare"
+    ),
+    "exceptions/thread_started": (
+        "the rank program starts a thread", "start none in simulation, or use another fabric"
+    ),
+    "exceptions/not_yet": ("the program uses a part that is not built", "leave it out"),
+}
+
+
+def likely(name: str) -> tuple[str, str]:
+    """Likely cause and remedy of `checker/kind`; empty texts where the table has no row."""
+    return LIKELY.get(name, ("", ""))

@@ -1,0 +1,103 @@
+"""One event in words, from the fullest wording to the shortest, for columns of any width."""
+
+from __future__ import annotations
+
+from harness.checkers.wording import decoded, elements, shown
+from harness.fabric.memory import POISON, filled
+from harness.record import CALLED, DELIVERIES, Event, Run, place
+
+_WRITES = frozenset(("store", "remote_store", "put", "put_nbi", "put_signal"))
+
+
+def memory_of(run: Run, event: Event) -> str:
+    """`inbox[0:4]`, or "" for an event that touches no memory."""
+    if event.window < 0 or event.hi <= event.lo:
+        return ""
+    return elements(run, event.window, event.lo, event.hi).replace("'", "")
+
+
+def value_of(run: Run, event: Event) -> str:
+    """The value that an event carried: `[1, 65]`, `poison`, `+1`, or "" when it carried none."""
+    value = event.value
+    if isinstance(value, tuple):
+        return f"set {value[1]}"
+    if isinstance(value, int):
+        return f"+{value}" if event.kind in ("notify", "signal") and value >= 0 else str(value)
+    if not isinstance(value, bytes) or len(value) != event.hi - event.lo:
+        return ""
+    if not value:
+        return ""
+    if value == filled(POISON, len(value)):
+        return "poison"
+    return shown(decoded(value, run.names[event.window].dtype))
+
+
+def wordings(run: Run, event: Event) -> list[str]:
+    """What a lane did, the fullest wording first."""
+    name = CALLED.get(event.kind, event.kind)
+    if event.kind.endswith("_arrive"):
+        name = f"arrive at {name}"
+    if event.kind == "get_issue":
+        name = "get"
+    if event.kind == "signal":
+        name = "signal"
+    if event.kind == "get":
+        return ["get returns", "get"]
+    if event.kind == "fault":
+        return ["a fault fires here", "fault fires", "fault"]
+    if event.kind in ("crash", "raise", "peer_lost", "sleep", "fence", "quiet"):
+        word = {"crash": "dies", "raise": "raises", "peer_lost": "gets PeerLost"}
+        return [word.get(event.kind, event.kind)]
+    number = f" #{event.number}" if event.number >= 0 else ""
+    memory = memory_of(run, event)
+    if event.kind in ("window", "window_arrive", "free") and event.window >= 0:
+        memory = run.names[event.window].name
+    to = f" -> {event.peer}" if event.number >= 0 and not event.kind.startswith("get") else ""
+    if event.kind in ("get_issue", "get_nbi", "remote_load"):
+        memory = f"{memory} of {event.peer}"
+    value = value_of(run, event)
+    full = f"{name}{number}{to}"
+    bare = memory.split(" of ")[0]
+    texts = [f"{full} {memory}".rstrip(), f"{name} {bare}".rstrip(), full, f"{name}{number}"]
+    if value:
+        sign = " " if value[0] == "+" or value.startswith("set ") else " = "
+        if event.kind in _WRITES:
+            sign = " := "
+        texts.insert(0, f"{full} {memory}{sign}{value}")
+    return texts
+
+
+def landings(run: Run, event: Event) -> list[str]:
+    """What a delivery did at its target, the fullest wording first."""
+    memory, value = memory_of(run, event), value_of(run, event)
+    word = {"read": "reads ", "land": "lands "}.get(event.kind, "")
+    texts = [f"{word}{memory}", word.strip() or "*"]
+    if value:
+        sign = " = " if event.kind == "read" else " := "
+        texts.insert(0, f"{word}{memory}{sign}{value}")
+    return texts
+
+
+def line(run: Run, index: int) -> str:
+    """An event as one line of a log: number, who, what, value, place in the program."""
+    event = run.events[index]
+    lane = run.lane_of(event)
+    if event.kind in DELIVERIES:
+        issue = run.issue_of(event)
+        verb = {"deliver": "is delivered to", "read": "reads from", "land": "lands at"}[event.kind]
+        name = CALLED.get(issue.kind, issue.kind)
+        text = (
+            f"{name} #{event.number} of rank {lane} {verb} rank {event.peer}: "
+            + landings(run, event)[0]
+        )
+    else:
+        text = f"rank {lane}: {wordings(run, event)[0]}"
+    return f"{index:5d}  {text:60}  {place(event.code, event.lasti)}"
+
+
+def fitting(texts: list[str], width: int) -> str:
+    """The fullest wording that fits, or the shortest one cut."""
+    for text in texts:
+        if len(text) <= width:
+            return text
+    return texts[-1][: max(width - 1, 0)] + "…" if width > 0 else ""

@@ -1,0 +1,302 @@
+"""The timeline: ranks as columns, events as rows, deliveries as arrows, the missing edge as `x->`.
+
+A row is one event of the record under its own number. A finding's events are marked `*`. `x->`
+stands where an order is missing: a read that came before the write it needed, a wait that never
+ended. Only what the record shows is drawn: for a read the write of the same bytes that came later,
+for a blocked lane its cell. Where the ranks do not fit side by side the events are listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.finding import Finding
+from harness.record import DELIVERIES, Event, Run
+from harness.report.events import fitting, landings, memory_of, wordings
+
+ROWS_MAX = 24
+CELL_MIN = 16
+NOISE = frozenset(("window_arrive", "window", "sync_arrive"))
+READS = frozenset(("load", "remote_load", "read"))
+WRITES = frozenset(("deliver", "land", "store"))
+BEFORE = frozenset(("unwritten_memory", "stale_value"))  # kinds: a read came before its write
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """A missing order, drawn below event `after` in the column of `lane`."""
+
+    after: int
+    lane: int
+    texts: list[str]
+
+
+def timeline(
+    run: Run, finding: Finding, *, width: int = 80, rows_max: int | None = ROWS_MAX
+) -> list[str]:
+    """The lines of the timeline; rows_max None draws every event."""
+    marked = [index for index in finding.events if index < len(run.raw)]
+    edges, needed = _missing(run, finding, marked)
+    chosen = _chosen(run, finding, {*marked, *needed}, edges, rows_max)
+    ranks = _ranks(run, chosen, edges, finding)
+    left = max(len(str(len(run.raw))), 3) + 3
+    cell = (width - left) // max(len(ranks), 1)
+    if cell < CELL_MIN:
+        return _listed(run, chosen, set(marked), edges, left, width)
+    drawing = _Drawing(run, ranks, left, cell, width)
+    lines = [drawing.header()]
+    lines += drawing.rows(chosen, set(marked), edges)
+    return [*lines, *_legend(run, marked, edges, ranks, width)]
+
+
+def _legend(
+    run: Run, marked: Sequence[int] | set[int], edges: list[_Edge], ranks: list[int], width: int
+) -> list[str]:
+    parts = ["* the finding"] if marked else []
+    parts += ["x-> missing edge"] if edges else []
+    parts += ["--> delivery"]
+    if len(ranks) < run.ranks:
+        parts.append(f"{run.ranks - len(ranks)} of {run.ranks} ranks not drawn")
+    lines = [""]
+    for part in parts:
+        joined = f"{lines[-1]}   {part}" if lines[-1] else part
+        if len(joined) > width:
+            lines.append(part)
+        else:
+            lines[-1] = joined
+    return ["", *lines]
+
+
+def _missing(run: Run, finding: Finding, marked: list[int]) -> tuple[list[_Edge], set[int]]:
+    """The missing edges, and the events that they need to be understood."""
+    edges: list[_Edge] = []
+    needed: set[int] = set()
+    if finding.kind in BEFORE:
+        for index in marked:
+            if run.events[index].kind in READS:
+                edge, more = _later_write(run, index)
+                edges += edge
+                needed |= more
+    elif finding.checker == "lifetime" and len(marked) > 1:
+        late, early = marked[-1], marked[-2]
+        lane = run.lane_of(run.events[early])
+        edges.append(_Edge(early, lane, [f"x-> before it: event {late}", f"x-> event {late}"]))
+    end = len(run.raw) - 1
+    for blocked in (*run.blocked, *run.livelock):
+        texts = [f"x-> {blocked.kind} never ends", f"x-> {blocked.kind}"]
+        if blocked.kind == "wait":
+            name = run.names[blocked.window].name
+            awaited = f"{blocked.compare} {blocked.expected}"
+            cell = f"{name}[{blocked.at}]"
+            texts[:0] = [
+                f"x-> wait {cell} {awaited}, is {blocked.value}",
+                f"x-> {cell} {blocked.value}, not {awaited}",
+                f"x-> {blocked.value}, not {awaited}",
+            ]
+        edges.append(_Edge(end, blocked.lane, texts))
+    return edges, needed
+
+
+def _later_write(run: Run, index: int) -> tuple[list[_Edge], set[int]]:
+    """The first write of the bytes that a marked read saw too early."""
+    read = run.events[index]
+    lane = run.lane_of(read)
+    for later in range(index + 1, len(run.raw)):
+        event = run.events[later]
+        if event.kind not in WRITES or not _overlap(read, event):
+            continue
+        by = run.lane_of(event)
+        if by == lane and event.kind == "store":
+            return [], set()
+        issued = _issue_index(run, event)
+        memory = memory_of(run, event)
+        if issued is not None and issued < index:
+            texts = [
+                f"x-> #{event.number} is delivered only at {later}",
+                f"x-> #{event.number} late",
+            ]
+        else:
+            texts = [f"x-> {memory} is written at {later}", f"x-> event {later}"]
+        return [_Edge(index, lane, texts)], {later} | ({issued} if issued is not None else set())
+    delivered = {event.number for event in run.events if event.kind == "deliver"}
+    for before in range(index):
+        event = run.events[before]
+        if event.number >= 0 and event.number not in delivered and _overlap(read, event):
+            edge = _Edge(index, lane, [f"x-> #{event.number} is never delivered", "x->"])
+            return [edge], {before}
+    return [], set()
+
+
+def _overlap(one: Event, other: Event) -> bool:
+    return (
+        one.window == other.window
+        and one.peer == other.peer
+        and one.lo < other.hi
+        and other.lo < one.hi
+    )
+
+
+def _issue_index(run: Run, event: Event) -> int | None:
+    if event.number < 0:
+        return None
+    return next(
+        (i for i, raw in enumerate(run.raw) if raw[7] == event.number and raw[0] < run.ranks), None
+    )
+
+
+def _chosen(
+    run: Run, finding: Finding, core: set[int], edges: list[_Edge], rows_max: int | None
+) -> list[int]:
+    """Which events to draw: the core, what issued its deliveries, then the nearest ones."""
+    everything = range(len(run.raw))
+    if rows_max is None:
+        return list(everything)
+    core = {*core, *(edge.after for edge in edges if edge.after >= 0)}
+    issued = (_issue_index(run, run.events[index]) for index in core)
+    core |= {index for index in tuple(issued) if index is not None}
+    if not core:
+        core = {len(run.raw) - 1} if run.raw else set()
+    room = rows_max - len(edges)
+    if len(core) >= room:
+        return sorted(core)[-max(room, 1) :]
+    quiet = [i for i in everything if run.raw[i][1] not in NOISE or i in core]
+    if len(quiet) <= room:
+        return quiet
+    lanes = {run.lane_of(run.events[i]) for i in core} | {edge.lane for edge in edges}
+    if finding.rank >= 0:
+        lanes.add(finding.rank)
+
+    cells = {blocked.window for blocked in run.blocked if blocked.kind == "wait"}
+
+    def far(index: int) -> tuple[int, int]:
+        event = run.events[index]
+        near = 4 * min(abs(index - other) for other in core)
+        if event.window in cells:  # who told whom explains a wait that never ended
+            near //= 8
+        involved = run.lane_of(event) in lanes or event.peer in lanes
+        return (near if involved else near * 4), index
+
+    others = sorted((i for i in quiet if i not in core), key=far)
+    return sorted([*core, *others[: room - len(core)]])
+
+
+def _ranks(run: Run, chosen: list[int], edges: list[_Edge], finding: Finding) -> list[int]:
+    """The ranks that the drawing needs."""
+    ranks = {edge.lane for edge in edges}
+    for index in chosen:
+        event = run.events[index]
+        ranks.add(run.lane_of(event))
+        if event.kind in DELIVERIES:
+            ranks.add(event.peer)
+    if finding.rank >= 0:
+        ranks.add(finding.rank)
+    return sorted(rank for rank in ranks if rank < run.ranks)
+
+
+class _Drawing:
+    """Ranks in columns of equal width."""
+
+    def __init__(self, run: Run, ranks: list[int], left: int, cell: int, width: int) -> None:
+        self.run = run
+        self.left = left
+        self.cell = cell
+        self.width = width
+        self.at = {rank: left + index * cell for index, rank in enumerate(ranks)}
+
+    def header(self) -> str:
+        """The columns' names."""
+        text = "event".ljust(self.left)
+        for rank in self.at:
+            text += f"rank {rank}".ljust(self.cell)
+        return text.rstrip()
+
+    def rows(self, chosen: list[int], marked: set[int], edges: list[_Edge]) -> list[str]:
+        """One line an event; gaps are counted, missing edges stand below their events."""
+        lines: list[str] = []
+        before = -1
+        shown = set(chosen)
+        for index in chosen:
+            if index > before + 1:
+                lines.append(_gap(self.run, before, index, self.left))
+            sign = "*" if index in marked else " "
+            number = str(index).rjust(self.left - 3)
+            lines.append(f"{sign}{number}  {self._event(index)}".rstrip())
+            lines += [self._edge(edge) for edge in edges if edge.after == index]
+            before = index
+        if before < len(self.run.raw) - 1:
+            lines.append(_gap(self.run, before, len(self.run.raw), self.left))
+        lines += [self._edge(edge) for edge in edges if edge.after not in shown]
+        return lines
+
+    def _event(self, index: int) -> str:
+        event = self.run.events[index]
+        lane = self.run.lane_of(event)
+        if event.kind not in DELIVERIES:
+            text = fitting(wordings(self.run, event), self.cell - 1)
+            return " " * (self.at[lane] - self.left) + text
+        source, target = lane, event.peer
+        if event.kind == "land":
+            source = self.run.issue_of(event).peer
+        if event.kind == "read":
+            target = source = event.peer
+        return self._arrow(event, source, target)
+
+    def _arrow(self, event: Event, source: int, target: int) -> str:
+        name = f"#{event.number}"
+        to = self.at[target] - self.left
+        texts = landings(self.run, event)
+        if source == target or source not in self.at:
+            return " " * to + fitting([f"{name} {text}" for text in texts], self.cell - 1)
+        begin = self.at[source] - self.left
+        if begin < to:
+            dashes = "-" * (to - begin - len(name) - 3)
+            return f"{' ' * begin}{name} {dashes}> {fitting(texts, self.cell - 1)}"
+        landed = fitting(texts, self.cell - 3)
+        dashes = "-" * (begin - to - len(landed) - 3)
+        return f"{' ' * to}{landed} <{dashes} {name}"
+
+    def _edge(self, edge: _Edge) -> str:
+        return " " * self.at[edge.lane] + fitting(edge.texts, self.width - self.at[edge.lane])
+
+
+def _gap(run: Run, before: int, after: int, left: int) -> str:
+    count = after - before - 1
+    kinds = {run.raw[index][1] for index in range(before + 1, after)}
+    what = " of window allocation" if kinds <= {"window", "window_arrive"} else ""
+    return f"{'...'.rjust(left - 2)}  {count} event{'s' if count > 1 else ''}{what}"
+
+
+def _listed(
+    run: Run, chosen: list[int], marked: set[int], edges: list[_Edge], left: int, width: int
+) -> list[str]:
+    """One event a line, for many ranks or narrow terminals."""
+    lines = []
+    before = -1
+    shown = set(chosen)
+
+    def edge_lines(wanted: list[_Edge]) -> list[str]:
+        return [
+            " " * left + fitting([f"rank {e.lane}: {text}" for text in e.texts], width - left)
+            for e in wanted
+        ]
+
+    for index in chosen:
+        if index > before + 1:
+            lines.append(_gap(run, before, index, left))
+        event = run.events[index]
+        lane = run.lane_of(event)
+        texts = [f"rank {lane}: {text}" for text in wordings(run, event)]
+        if event.kind in DELIVERIES:
+            texts = [
+                f"rank {lane}: #{event.number} --> rank {event.peer} {text}"
+                for text in landings(run, event)
+            ]
+        sign = "*" if index in marked else " "
+        lines.append(f"{sign}{str(index).rjust(left - 3)}  {fitting(texts, width - left)}")
+        lines += edge_lines([edge for edge in edges if edge.after == index])
+        before = index
+    if before < len(run.raw) - 1:
+        lines.append(_gap(run, before, len(run.raw), left))
+    lines += edge_lines([edge for edge in edges if edge.after not in shown])
+    return [*lines, *_legend(run, marked, edges, list(range(run.ranks)), width)]

@@ -1,0 +1,147 @@
+"""Each mutant is caught as it declares, in the world it declares, and its twin stays silent."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from harness import Hold, Plan, Preempt, registry, run
+from harness.finding import Outcome, Verdict
+from harness.scenario import Mutant, Scenario
+
+MUTANTS = [
+    (scenario, mutant)
+    for scenario in registry.scenarios().values()
+    for mutant in scenario.mutants.values()
+]
+mutants = pytest.mark.parametrize(
+    ("scenario", "mutant"), MUTANTS, ids=[f"{s.name}-{m.name}" for s, m in MUTANTS]
+)
+
+# The ladder's known pitfalls, in the order in which users of PyPTO report them, and its traps.
+PITFALLS = {
+    "scalar argument before tensors": "programming_model.scalar_before_tensor",
+    "rank identity read once": "hello_rank.identity_read_once",
+    "window used as a tensor": "window_buffer.window_used_as_tensor",
+    "window loaded as if shared": "window_buffer.window_loaded_as_shared",
+    "tensor taken for a window": "window_buffer.tensor_taken_for_window",
+    "Set/Eq on a shared cell": "barrier.set_and_eq",
+    "Set overwrites an earlier arrival": "barrier.set_for_add",
+    "access before the barrier": "window_buffer.read_before_barrier",
+    "put without notify": "put_get.put_without_notify",
+    "put without wait": "put_get.put_without_wait",
+    "world size in a host shape": "dynamic_rank_count.world_size_in_shape",
+    "missing barrier": "allreduce_mesh.missing_barrier",
+    "missing share_memory_": "hello_rank.missing_share_memory",
+    "bytes against rank count": "window_buffer.bytes_against_rank_count",
+    "dispatch loop too short": "dynamic_rank_count.dispatch_loop_too_short",
+    "card taken for a rank": "hello_rank.device_id_as_rank",
+}
+
+# Mutants that pass the default run of their smallest world: one deviation that shows each of them.
+SHOWN_BY = {
+    "barrier.fence_for_quiet": Hold(0),
+    "put_get.put_without_wait": Hold(0),
+    "put_get.notify_overtakes_put": Hold(0),
+    "put_get.get_without_quiet": Hold(7),
+    "remote_load_store.load_before_sent": Hold(0),
+    "remote_load_store.sync_without_quiet": Hold(0),
+}
+
+
+def plan_of(scenario: Scenario, mutant: Mutant | None, ranks: int, schedule=()) -> Plan:
+    return Plan(
+        scenario=scenario.name,
+        params=scenario.params(),
+        ranks=ranks,
+        bug=mutant.name if mutant else None,
+        schedule=tuple(schedule),
+    )
+
+
+def searched(scenario: Scenario, mutant: Mutant, ranks: int) -> Iterator[Outcome]:
+    """The default run, all operations held, each of them held, then some preempted runs."""
+    default = run(plan_of(scenario, mutant, ranks))
+    yield default
+    held = [Hold(op) for op in range(default.run.operations)]
+    schedules = [held, *([hold] for hold in held)]
+    drawn = random.Random(f"{scenario.name} {mutant.name} {ranks}")
+    points = default.run.points + 20
+    schedules += [
+        [Preempt(drawn.randrange(points), drawn.randrange(8)) for _ in range(drawn.randint(1, 4))]
+        for _ in range(40)
+    ]
+    for schedule in schedules:
+        yield run(plan_of(scenario, mutant, ranks, schedule))
+
+
+def shows(outcome: Outcome, mutant: Mutant) -> bool:
+    return any(finding.name == mutant.expects for finding in outcome.findings)
+
+
+@mutants
+def test_the_declared_finding_is_found_and_the_twin_is_silent(scenario, mutant):
+    first = next((o for o in searched(scenario, mutant, mutant.ranks) if shows(o, mutant)), None)
+    assert first is not None
+    twin = run(plan_of(scenario, None, mutant.ranks, first.plan.schedule))
+    assert twin.findings == ()
+    assert twin.verdict == Verdict.PASS
+
+
+@mutants
+def test_no_smaller_world_shows_it(scenario, mutant):
+    for ranks in range(scenario.ranks[0], mutant.ranks):
+        for outcome in searched(scenario, mutant, ranks):
+            assert outcome.findings == (), outcome.plan
+
+
+@mutants
+def test_larger_worlds_show_it_too(scenario, mutant):
+    """What is found in the smallest world is not lost in a larger one (the kind may differ)."""
+    ranks = mutant.ranks + 2
+    assert any(outcome.findings for outcome in searched(scenario, mutant, ranks))
+
+
+@pytest.mark.parametrize("name", SHOWN_BY)
+def test_one_deviation_shows_what_the_default_run_hides(name):
+    module, _, bug = name.partition(".")
+    scenario = registry.find(f"collectives.{module}")
+    mutant = scenario.mutants[bug]
+    assert run(plan_of(scenario, mutant, mutant.ranks)).findings == ()
+    schedule = [SHOWN_BY[name]]
+    shown = run(plan_of(scenario, mutant, mutant.ranks, schedule))
+    assert shows(shown, mutant)
+    assert shown.run.deviations_applied == 1
+    twin = run(plan_of(scenario, None, mutant.ranks, schedule))
+    assert twin.run.deviations_applied == 1
+    assert twin.findings == ()
+
+
+def test_the_default_run_hides_no_others():
+    hidden = {
+        f"{scenario.name.partition('.')[2]}.{mutant.name}"
+        for scenario, mutant in MUTANTS
+        if scenario.name.startswith("collectives.")
+        and not run(plan_of(scenario, mutant, mutant.ranks)).findings
+    }
+    assert hidden == set(SHOWN_BY)
+
+
+@mutants
+def test_the_docstring_names_finding_and_world(scenario, mutant):
+    text = " ".join(mutant.doc.split())
+    assert f"Finding: {mutant.expects}" in text
+    assert f"Smallest world: {mutant.ranks}" in text
+
+
+@mutants
+def test_planting_leaves_the_twin_as_it_was(scenario, mutant):
+    plan = plan_of(scenario, None, mutant.ranks)
+    before = run(plan).run.identity()
+    run(plan_of(scenario, mutant, mutant.ranks))
+    assert run(plan).run.identity() == before
+
+
+def test_every_pitfall_has_its_mutant():
+    known = {f"{s.name}.{m.name}" for s, m in MUTANTS}
+    assert {f"collectives.{name}" for name in PITFALLS.values()} <= known

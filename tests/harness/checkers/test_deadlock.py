@@ -1,0 +1,333 @@
+"""Each deadlock class: a program that must be diagnosed as it, and a twin that stays silent."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from harness import NotifyOp, Scenario, WaitCmp, scenario
+from harness.checkers.deadlock import Deadlock
+
+INT = torch.int32
+
+
+def nothing(size: int, **_: object) -> list[None]:
+    return [None] * size
+
+
+def made(program) -> Scenario:
+    return scenario(reference=nothing, ranks=(1, 8))(program)
+
+
+def only(outcome, name: str):
+    assert [f.name for f in outcome.findings] == [name]
+    return outcome.findings[0]
+
+
+def notify_all(rank, cell, skip: int = -1, at: int = 0) -> None:
+    for peer in range(rank.size):
+        if peer not in (rank.index, skip):
+            rank.notify(cell, peer, at, 1)
+
+
+@made
+def barrier(rank) -> None:
+    cell = rank.window("sig", 2, INT)
+    for epoch in (1, 2):
+        notify_all(rank, cell)
+        rank.wait(cell, 0, epoch * (rank.size - 1))
+
+
+@made
+def missing_notify(rank) -> None:
+    cell = rank.window("sig", 2, INT)
+    for epoch in (1, 2):
+        notify_all(rank, cell, skip=1 if rank.index == 2 and epoch == 1 else -1)
+        rank.wait(cell, 0, epoch * (rank.size - 1))
+
+
+def test_missing_notify_names_the_rank_that_contributed_less(judge):
+    finding = only(judge(missing_notify, 4), "deadlock/missing_notify")
+    assert finding.rank == 2
+    assert "rank 1 is blocked in wait" in finding.message
+    assert "'sig'[0] = 5, awaited >= 6" in finding.message
+    assert "rank 2 notified it once, others twice" in finding.message
+    assert "less than others: rank 2 (returned)" in "\n".join(finding.evidence)
+    assert [str(site) for site in finding.sites] == ["missing_notify:wait#0"]
+    assert judge(barrier, 4).findings == ()
+
+
+def test_missing_notify_keeps_its_identity_in_smaller_worlds(judge):
+    found = {judge(missing_notify, size).findings[0].identity for size in (3, 4, 8)}
+    assert len(found) == 1
+
+
+@made
+def slots(rank) -> None:
+    cell = rank.window("slot", rank.size, INT)
+    for peer in range(rank.size):
+        if peer != rank.index and not (rank.index == 3 and peer == 0):
+            rank.notify(cell, peer, rank.index, 1)
+    for source in range(rank.size):
+        if source != rank.index:
+            rank.wait(cell, source, 1)
+
+
+def test_missing_notify_of_a_slot_names_only_its_source(judge):
+    finding = only(judge(slots, 4), "deadlock/missing_notify")
+    assert finding.rank == 3
+    assert "rank 3 could have" in finding.message
+    assert "'slot'[3] = 0" in finding.message
+    assert judge(slots, 3).findings == ()
+
+
+@made
+def never_notified(rank) -> None:
+    cell = rank.window("sig", 1, INT)
+    rank.wait(cell, 0, 1)
+
+
+def test_nobody_notifies_is_a_missing_notify_and_no_cycle(judge):
+    for size in (1, 2, 5):
+        finding = only(judge(never_notified, size), "deadlock/missing_notify")
+        assert "nobody ever notified it" in finding.message
+        assert len(finding.evidence) == size
+
+
+@made
+def wait_first(rank) -> None:
+    cell = rank.window("sig", 1, INT)
+    rank.wait(cell, 0, rank.size - 1)
+    notify_all(rank, cell)
+
+
+@made
+def ring_wait_first(rank) -> None:
+    cell = rank.window("sig", 1, INT)
+    rank.wait(cell, 0, 1)
+    rank.notify(cell, (rank.index + 1) % rank.size, 0, 1)
+
+
+@made
+def ring_wait_first_but_one(rank) -> None:
+    cell = rank.window("sig", 1, INT)
+    if rank.index == 0:
+        rank.notify(cell, 1 % rank.size, 0, 1)
+        rank.wait(cell, 0, 1)
+    else:
+        rank.wait(cell, 0, 1)
+        rank.notify(cell, (rank.index + 1) % rank.size, 0, 1)
+
+
+def test_cycle_when_everybody_waits_first(judge):
+    finding = only(judge(wait_first, 3), "deadlock/cycle")
+    assert "ranks 0, 1 and 2 wait for each other" in finding.message
+    assert len(finding.evidence) == 3
+    only(judge(ring_wait_first, 4), "deadlock/cycle")
+    assert judge(ring_wait_first_but_one, 4).findings == ()
+
+
+@made
+def root_is_upstream(rank) -> None:
+    cell = rank.window("sig", 1, INT)
+    if rank.index == 1:
+        rank.wait(cell, 0, 1)
+    if rank.index == 2:
+        rank.wait(cell, 0, 1)
+    if 0 < rank.index < rank.size - 1:
+        rank.notify(cell, rank.index + 1, 0, 1)
+
+
+def test_a_lane_that_waits_for_a_blocked_lane_is_not_the_root(judge):
+    finding = only(judge(root_is_upstream, 3), "deadlock/missing_notify")
+    assert "rank 1 is blocked" in finding.message
+    assert finding.rank == 0
+    assert any(line.startswith("rank 2 is blocked") for line in finding.evidence)
+
+
+@made
+def overshoot(rank) -> None:
+    cell = rank.window("sig", 1, INT)
+    notify_all(rank, cell)
+    rank.wait(cell, 0, 1, cmp=WaitCmp.Eq)
+
+
+def test_overshoot_names_the_notify_that_passed_the_value(judge):
+    finding = only(judge(overshoot, 3), "deadlock/overshoot")
+    assert "from 1 to 2" in finding.message
+    assert finding.events
+    assert judge(overshoot, 2).findings == ()
+
+
+@made
+def set_barrier(rank) -> None:
+    cell = rank.window("sig", 1, INT)
+    for peer in range(rank.size):
+        if peer != rank.index:
+            rank.notify(cell, peer, 0, 1, op=NotifyOp.Set)
+    rank.wait(cell, 0, rank.size - 1, cmp=WaitCmp.Eq)
+
+
+def test_overwritten_signal_names_both_writers(judge):
+    finding = only(judge(set_barrier, 3), "deadlock/overwritten_signal")
+    assert "overwrote the 1 that rank" in finding.message
+    assert "Set 1" in finding.message
+    assert judge(set_barrier, 2).findings == ()
+
+
+@made
+def reset_loses_arrival(rank) -> None:
+    cell = rank.window("sig", 1, INT)
+    if rank.index == 0:
+        rank.sync()
+        rank.store(cell, 0, 0)
+        rank.wait(cell, 0, 1)
+    else:
+        if rank.index == 1:
+            rank.notify(cell, 0, 0, 1)
+            rank.quiet()
+        rank.sync()
+
+
+def test_a_reset_that_erases_an_arrival_is_an_overwritten_signal(judge):
+    finding = only(judge(reset_loses_arrival, 2), "deadlock/overwritten_signal")
+    assert "store 0" in finding.message
+    assert finding.rank == 0
+
+
+@made
+def wrong_cell(rank) -> None:
+    cell = rank.window("slot", rank.size, INT)
+    for peer in range(rank.size):
+        if peer != rank.index:
+            at = 1 if (rank.index, peer) == (2, 0) else rank.index
+            rank.notify(cell, peer, at, 1)
+    for source in range(rank.size):
+        if source != rank.index:
+            rank.wait(cell, source, 1)
+
+
+@made
+def wrong_counter(rank) -> None:
+    cell = rank.window("sig", 2, INT)
+    notify_all(rank, cell, at=1 if rank.index == 1 else 0)
+    rank.wait(cell, 0, rank.size - 1)
+
+
+def test_wrong_cell_on_the_same_rank(judge):
+    finding = only(judge(wrong_cell, 4), "deadlock/wrong_cell")
+    assert finding.rank == 2
+    assert "went to 'slot'[1] on rank 0" in finding.message
+    finding = only(judge(wrong_counter, 2), "deadlock/wrong_cell")
+    assert finding.rank == 1
+    assert "went to 'sig'[1] on rank 0" in finding.message
+    assert judge(wrong_cell, 2).findings == ()
+
+
+@made
+def two_cells(rank) -> None:
+    cell = rank.window("sig", 2, INT)
+    if rank.index == 0:
+        rank.notify(cell, 1, 1, 1)
+    else:
+        rank.wait(cell, 0, 1)
+        rank.wait(cell, 1, 1)
+
+
+def test_a_cell_that_will_be_awaited_later_is_no_wrong_cell(judge):
+    finding = only(judge(two_cells, 2), "deadlock/missing_notify")
+    assert finding.rank == 0
+
+
+@made
+def wrong_peer(rank) -> None:
+    cell = rank.window("sig", 1, INT)
+    for peer in range(rank.size):
+        if peer != rank.index:
+            rank.notify(cell, 2 if (rank.index, peer) == (1, 0) else peer, 0, 1)
+    rank.wait(cell, 0, rank.size - 1)
+
+
+def test_wrong_cell_on_another_rank(judge):
+    finding = only(judge(wrong_peer, 4), "deadlock/wrong_cell")
+    assert finding.rank == 1
+    assert "on rank 2" in finding.message
+
+
+@made
+def skipped_barrier(rank) -> None:
+    rank.barrier()
+    if rank.index != 1:
+        rank.barrier()
+
+
+def test_missing_arrival_names_the_rank_that_never_came(judge):
+    outcome = judge(skipped_barrier, 4)
+    names = [finding.name for finding in outcome.findings]
+    assert names == ["matching/missing_call", "deadlock/missing_arrival"]
+    finding = outcome.findings[1]
+    assert finding.rank == 1
+    assert "3 of 4 ranks arrived; rank 1 never arrived" in finding.message
+    assert finding.evidence[0].endswith("not arrived: rank 1 (returned)")
+
+
+@made
+def window_and_notify(rank) -> None:
+    cell = rank.window("sig", 1, INT)
+    if rank.index == 0:
+        rank.wait(cell, 0, 1)
+    rank.window("more", 4, INT)
+
+
+def test_a_barrier_that_waits_for_a_blocked_lane_is_a_consequence(judge):
+    finding = only(judge(window_and_notify, 3), "deadlock/missing_notify")
+    assert "rank 0 is blocked in wait" in finding.message
+    assert any("is blocked in window" in line and "rank 0 (blocked in wait" in line
+               for line in finding.evidence)
+
+
+@made
+def view_cells(rank) -> None:
+    whole = rank.window("sig", 8, INT)
+    cell = whole.view(4, INT, 16)
+    if rank.index == 0:
+        rank.notify(cell, 1, 2, 1)
+    elif rank.index == 1:
+        rank.wait(cell, 2, 2)
+
+
+def test_cells_of_a_view_are_found_at_their_own_place(judge):
+    finding = only(judge(view_cells, 2), "deadlock/missing_notify")
+    assert "contributed: rank 0 once" in finding.evidence[0]
+    assert "rank 0 notified it once, which is not enough" in finding.message
+
+
+def test_lost_delivery_when_the_record_lacks_one(judge):
+    record = judge(view_cells, 2).run
+    cut = dataclasses.replace(
+        record, raw=[raw for raw in record.raw if raw[1] != "deliver"], _events=None, _issued=None
+    )
+    (finding,) = Deadlock().check(cut)
+    assert finding.kind == "lost_delivery"
+    assert "notify #0" in finding.message
+    assert "never delivered" in finding.message
+
+
+def test_dead_rank_when_one_died(judge):
+    record = judge(never_notified, 3).run
+    (finding,) = Deadlock().check(dataclasses.replace(record, dead=[2]))
+    assert finding.kind == "dead_rank"
+    assert finding.rank == 2
+
+
+@made
+def raises(rank) -> None:
+    cell = rank.window("sig", 1, INT)
+    if rank.index == 1:
+        raise ValueError("no")
+    rank.wait(cell, 0, 1)
+
+
+def test_after_an_exception_blocked_lanes_are_no_deadlock(judge):
+    only(judge(raises, 3), "exceptions/value_error")

@@ -1,0 +1,191 @@
+"""Greenlets between runs, the watchdog, other threads, and runs inside runs."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import threading
+
+import greenlet
+import pytest
+import torch
+
+from harness.ambient import nap
+from harness.errors import NoSchedulingPoint, UsageError
+from harness.fabric import carrier
+from harness.fabric.execute import Job, execute
+
+
+def blocked(rank):
+    rank.wait(rank.window("c", 1, torch.int32), 0, 1)
+
+
+def returns(rank):
+    rank.sync()
+    return rank.index
+
+
+def raises(rank):
+    rank.sync()
+    raise ValueError("mine")
+
+
+def swallows(rank):
+    with contextlib.suppress(BaseException):
+        blocked(rank)
+
+
+def live_greenlets():
+    gc.collect()
+    return sum(type(found) is greenlet.greenlet for found in gc.get_objects())
+
+
+@pytest.mark.parametrize("program", [blocked, returns, raises, swallows])
+def test_two_thousand_runs_leave_no_greenlets_behind(go, program):
+    go(program, 4)
+    before = live_greenlets()
+    for _ in range(2_000):
+        go(program, 4)
+    assert live_greenlets() <= before
+
+
+def test_a_pooled_carrier_keeps_nothing_of_its_last_run(go):
+    go(returns, 4)
+    assert all(held.job is None for held in carrier._pool.carriers)
+
+
+def test_a_run_is_freed_with_its_record(go):
+    class Big:
+        pass
+
+    def program(rank):
+        return Big()
+
+    run = go(program, 3)
+    assert len(run.results) == 3
+    del run
+    gc.collect()
+    assert not [found for found in gc.get_objects() if type(found) is Big]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """What the watchdog takes for the time: it passes only where a program says so."""
+
+    class Clock:
+        seconds = 0.0
+
+        def __call__(self):
+            return self.seconds
+
+    found = Clock()
+    monkeypatch.setattr(carrier, "now", found)
+    return found
+
+
+def test_an_endless_loop_ends_by_the_watchdog_naming_rank_and_line(go, clock):
+    def spins():
+        while True:
+            clock.seconds += 0.001
+
+    def program(rank):
+        rank.sync()
+        if rank.index == 1:
+            spins()
+        rank.sync()
+
+    run = go(program, 3)
+    (failure,) = run.failures
+    assert (failure.lane, type(failure.error)) == (1, NoSchedulingPoint)
+    assert str(failure.error) == "rank 1: no scheduling point for 10 s"
+    assert "in spins" in failure.traceback
+    assert failure.code is spins.__code__
+    assert [entry.lane for entry in run.blocked] == [0, 2]
+    assert go(returns).results == [[0], [1]]
+
+
+def test_the_watchdog_wins_against_except_exception(go, clock):
+    def program(rank):
+        while True:
+            try:
+                while True:
+                    clock.seconds += 0.001
+            except Exception:
+                continue
+
+    run = go(program, 1)
+    assert [(failure.lane, type(failure.error)) for failure in run.failures] == [
+        (0, NoSchedulingPoint)
+    ]
+    assert "rank 0" in str(run.failures[0].error)
+
+
+def test_each_rank_has_the_whole_limit_before_its_first_operation(go, clock):
+    """Preparing 64 ranks may take longer than one of them may."""
+
+    def program(rank):
+        clock.seconds += 6
+        nap(0.3)  # the watchdog looks four times a second
+
+    assert go(program, 4).failures == []
+    assert clock.seconds == 24
+
+
+def test_runs_in_other_threads(go):
+    """Thread identifiers are used again by the operating system; greenlets are not."""
+    expected = go(blocked, 4).identity()
+    seen = []
+    for _ in range(5):
+        thread = threading.Thread(target=lambda: seen.append(go(blocked, 4).identity()))
+        thread.start()
+        thread.join()
+    assert seen == [expected] * 5
+    assert go(blocked, 4).identity() == expected
+
+
+def test_threads_take_turns(go):
+    expected = go(returns, 4).identity()
+    seen = []
+
+    def several():
+        seen.extend(go(returns, 4).identity() for _ in range(20))
+
+    threads = [threading.Thread(target=several) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [expected] * 80
+
+
+@pytest.mark.parametrize("where", ["rank", "host"])
+def test_a_run_inside_a_run_is_refused(go, where):
+    def inner():
+        go(returns)
+
+    def program(rank):
+        rank.sync()
+        if rank.index == 0 and where == "rank":
+            inner()
+
+    def host(world):
+        if where == "host":
+            inner()
+        for index in range(world.size):
+            world.dispatch(program, device=index)
+
+    run = execute(Job(2, host))
+    (failure,) = run.failures
+    assert (failure.lane, type(failure.error)) == (0 if where == "rank" else -1, UsageError)
+    assert "a run was started inside a run" in str(failure.error)
+    assert go(returns).results == [[0], [1]], "the next one works"
+
+
+def test_an_engine_that_breaks_leaves_no_broken_carrier(go, monkeypatch):
+    class Broken:
+        def choose(self, simulation, lanes, ops):
+            raise ZeroDivisionError("an explorer's bug")
+
+    with contextlib.suppress(ZeroDivisionError):
+        go(returns, 3, chooser=Broken())
+    assert go(returns, 3).results == [[0], [1], [2]]

@@ -1,0 +1,59 @@
+"""What the ladder's scenarios declare: worlds, cards, and references that are right by hand."""
+
+import msgspec
+import pytest
+
+from harness import Plan, registry, run
+from systems.collectives.rounds import Rounds
+
+# Two ranks with one element, then three with two: values(rank, element) = 1 + rank + 64 * element.
+BY_HAND = {
+    "hello_rank": ([[[1], [3]]], [[[1, 65], [3, 67], [5, 69]]]),
+    "programming_model": ([[[3], [7]]], [[[3, 195], [7, 199], [11, 203]]]),
+    "window_buffer": ([[[1, 2]] * 2], [[[1, 65, 2, 66, 3, 67]] * 3]),
+    "barrier": ([[[1, 2]] * 2], [[[1, 65, 2, 66, 3, 67]] * 3]),
+    "remote_load_store": ([[[2], [1]]] * 2, [[[3, 67], [1, 65], [2, 66]]] * 2),
+    "put_get": (
+        [[[2], [1]]] * 3,
+        [[[3, 67], [1, 65], [2, 66]], [[2, 66], [3, 67], [1, 65]], [[3, 67], [1, 65], [2, 66]]],
+    ),
+    "dynamic_rank_count": ([[[1, 2]] * 2], [[[1, 65, 2, 66, 3, 67]] * 3]),
+    "allreduce_mesh": ([[[3]] * 2], [[[6, 198]] * 3]),
+}
+
+
+def observed(rung: str, ranks: int, n: int) -> list[list[list[float]]]:
+    """The rows by rank of each label, in the order in which the host returns the labels."""
+    plan = Plan(scenario=f"collectives.{rung}", params=Rounds(sizes=(n,)), ranks=ranks)
+    return [[row.tolist() for row in rows] for rows in run(plan).run.observed.values()]
+
+
+@pytest.mark.parametrize("rung", BY_HAND)
+def test_results_are_those_worked_out_by_hand(rung):
+    two, three = BY_HAND[rung]
+    assert observed(rung, 2, 1) == two
+    assert observed(rung, 3, 2) == three
+
+
+@pytest.mark.parametrize("rung", BY_HAND)
+def test_the_reference_gives_the_same(rung):
+    scenario = registry.find(f"collectives.{rung}")
+    for ranks, n, wanted in ((2, 1, BY_HAND[rung][0]), (3, 2, BY_HAND[rung][1])):
+        given = scenario.reference(Rounds(sizes=(n,)), ranks)
+        assert [[row.tolist() for row in rows] for rows in given.values()] == wanted
+
+
+def test_some_worlds_run_on_cards_that_are_no_ranks():
+    cards = {
+        name: list(scenario.device_ids(3))
+        for name, scenario in registry.scenarios().items()
+        if name.startswith("collectives.") and scenario.device_ids
+    }
+    assert len(cards) >= 2
+    assert all(ids == [4, 5, 6] for ids in cards.values())
+
+
+@pytest.mark.parametrize("sizes", [(), (0,), (65,), (1, 1, 1, 1)], ids=str)
+def test_sizes_outside_their_bounds_do_not_decode(sizes):
+    with pytest.raises(msgspec.ValidationError, match="sizes"):
+        msgspec.convert({"sizes": sizes}, Rounds)

@@ -1,0 +1,79 @@
+"""What the README shows is what happens: its program, command, finding and replay are run here."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.S | re.M)
+
+
+def rankfault(here: Path, line: str) -> subprocess.CompletedProcess[str]:
+    name, *words = shlex.split(line)
+    assert name == "rankfault"
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("RANKFAULT")}
+    return subprocess.run(
+        [sys.executable, "-m", "harness.cli", *words], cwd=here, capture_output=True, text=True,
+        check=False, env={**kept, "COLUMNS": "80"},
+    )
+
+
+@pytest.fixture
+def here(tmp_path):
+    (tmp_path / "ring.py").write_text(blocks("python")[0])
+    return tmp_path
+
+
+def test_the_program_is_under_20_lines():
+    assert len(blocks("python")[0].splitlines()) < 20
+
+
+def test_program_command_finding_and_replay(here):
+    (first, hunt, replay) = blocks("sh")
+    assert "venv" in first
+    found = rankfault(here, hunt)
+    assert found.returncode == 1
+    report = blocks("text")[0]
+    assert report in found.stdout
+    assert report.splitlines()[-1] == replay.strip()
+    again = rankfault(here, replay)
+    assert again.returncode == 1
+    assert again.stdout.startswith("reproduced: integrity/unwritten_memory")
+
+    broken = (here / "ring.py").read_text()
+    cured = broken.replace("    rank.notify(", "    rank.fence()\n    rank.notify(")
+    assert cured != broken
+    (here / "ring.py").write_text(cured)
+    assert rankfault(here, hunt).returncode == 0
+    gone = rankfault(here, replay)
+    assert gone.returncode == 0
+    assert "no longer shows" in gone.stdout
+
+
+def test_the_two_commands_are_where_ci_looks_for_them():
+    """.ci/run takes the lines that begin so, and wants two."""
+    lines = [line for line in README.splitlines() if line.startswith("python3 -m venv .venv && ")]
+    assert lines == [
+        "python3 -m venv .venv && .venv/bin/pip install -c constraints.txt -e . && "
+        ".venv/bin/rankfault hunt",
+        "python3 -m venv .venv && .venv/bin/pip install -c constraints.txt -e '.[test]' && "
+        ".venv/bin/pytest",
+    ]
+    assert "\n".join(lines) + "\n" == blocks("sh")[0]
+
+
+def test_every_command_that_the_readme_names_exists(here):
+    named = set(re.findall(r"`rankfault ([a-z]+)", README))
+    assert named >= {"hunt", "replay", "seeds", "list"}
+    for command in named:
+        assert rankfault(here, f"rankfault {command} --help").returncode == 0
