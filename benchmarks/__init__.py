@@ -19,7 +19,9 @@ _MODULES = {
 }
 
 
-def figure(name: str, value: float | str, unit: str, goal: str, met: bool | None) -> dict[str, Any]:
+def figure(
+    name: str, value: float | str, unit: str, goal: str, met: bool | None  # noqa: FBT001
+) -> dict[str, Any]:
     """One measured figure; met is None where there is no goal."""
     return {"name": name, "value": value, "unit": unit, "goal": goal, "met": met}
 

@@ -6,7 +6,6 @@ import statistics
 from typing import Any
 
 from benchmarks import figure
-
 from harness import registry
 from harness.hunt import Order, hunt
 from harness.scenario import Scenario

@@ -17,10 +17,10 @@ from ctypes import string_at
 from typing import Any
 
 import torch
-from benchmarks import figure, programs
 from greenlet import getcurrent, greenlet
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from benchmarks import figure, programs
 from harness import Scenario, plans, run
 from harness.fabric.execute import Job, execute
 

@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 from benchmarks import figure
-
 from harness import registry
 from harness.hunt import Order, Statistics, hunt
 

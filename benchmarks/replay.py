@@ -8,10 +8,10 @@ import subprocess
 import sys
 from typing import Any
 
-from benchmarks import figure
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from benchmarks import figure
 from harness import Plan, plans, registry, run
 from harness.plan import decode_wire, encode, from_wire
 

@@ -7,7 +7,6 @@ from collections import Counter
 from typing import Any
 
 from benchmarks import figure
-
 from harness import registry
 from harness.hunt import Order, hunt
 from harness.minimise import minimise

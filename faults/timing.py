@@ -72,6 +72,8 @@ class LateNotify(_Timing, frozen=True, forbid_unknown_fields=True, tag="late_not
 class SlowRank(_Timing, frozen=True, forbid_unknown_fields=True, tag="slow_rank"):
     """A rank is slow: it moves only when no other rank can. `nth` means nothing here."""
 
+    reorders: ClassVar[bool] = True
+
     def lower(self, plan: Plan, scenario: Scenario) -> Plan:
         """The Preempts that keep the rank behind."""
         return lowering.explored(self.without(plan), scenario, lowering.SlowRank(self.rank))
@@ -79,6 +81,8 @@ class SlowRank(_Timing, frozen=True, forbid_unknown_fields=True, tag="slow_rank"
 
 class Pause(_Timing, frozen=True, forbid_unknown_fields=True, tag="pause"):
     """A rank pauses before its nth event until no other rank can move."""
+
+    reorders: ClassVar[bool] = True
 
     def lower(self, plan: Plan, scenario: Scenario) -> Plan:
         """The Preempts that make the pause."""
@@ -88,6 +92,8 @@ class Pause(_Timing, frozen=True, forbid_unknown_fields=True, tag="pause"):
 
 class Preemption(_Timing, frozen=True, forbid_unknown_fields=True, tag="preemption"):
     """A rank is preempted once before its nth event: the lowest other rank goes on instead."""
+
+    reorders: ClassVar[bool] = True
 
     def lower(self, plan: Plan, scenario: Scenario) -> Plan:
         """One Preempt."""

@@ -190,7 +190,7 @@ class Ambient:
     """
 
     def __init__(
-        self, sleep: Callable[[float], None], clock: Callable[[], float], swapping: bool
+        self, sleep: Callable[[float], None], clock: Callable[[], float], *, swapping: bool
     ) -> None:
         self.sleep = sleep
         self.clock = clock

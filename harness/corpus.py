@@ -30,6 +30,7 @@ import torch
 from harness import registry
 from harness.errors import PlanError, SeedFileError, UnknownName, UserFileError
 from harness.finding import Finding, Outcome
+from harness.json_place import line_of, located
 from harness.plan import Hold, Plan, Wire, decode_wire, encode, from_wire, to_wire
 from harness.run import run
 from harness.scenario import Scenario
@@ -152,7 +153,7 @@ def decode(data: bytes, where: str) -> Seed:
     try:
         return msgspec.json.decode(data, type=Seed, strict=True)
     except msgspec.DecodeError as error:
-        raise SeedFileError(_located(text, where, str(error), "$")) from None
+        raise SeedFileError(located(text, where, str(error), "$")) from None
 
 
 def _text(data: bytes, where: str) -> str:
@@ -171,56 +172,6 @@ def _truncated(data: bytes) -> bool:
     return False
 
 
-def _located(text: str, where: str, message: str, base: str) -> str:
-    """`message` of a decoder with file, line and full field in front."""
-    steps = re.findall(r"\$((?:\.\w+|\[\d+\])*)", message)
-    path = base + "".join(steps)
-    unknown = re.search(r"unknown field `([^`]*)`", message)
-    if unknown:
-        path += f".{unknown[1]}"
-    said = re.sub(r"( - at )?`?\$[.\w\[\]]*`?:? ?", "", message).strip(": ")
-    return f"{where}:{line_of(text, path)}: {path}: {said}"
-
-
-def line_of(text: str, path: str) -> int:
-    """The line of the field `path`, such as `$.plan.faults[0].rank`, or of the nearest above."""
-    found: dict[str, int] = {}
-    decoder = json.JSONDecoder()
-
-    def blank(at: int) -> int:
-        while at < len(text) and text[at] in " \t\r\n":
-            at += 1
-        return at
-
-    def walk(at: int, here: str) -> int:
-        at = blank(at)
-        found.setdefault(here, at)
-        if text[at] not in "{[":
-            return decoder.raw_decode(text, at)[1]
-        closing = "}" if text[at] == "{" else "]"
-        inside = text[at] == "{"
-        at = blank(at + 1)
-        index = 0
-        while text[at] != closing:
-            child = f"{here}[{index}]"
-            if inside:
-                key, end = decoder.raw_decode(text, at)
-                child = f"{here}.{key}"
-                found[child] = at
-                at = blank(end) + 1
-            at = blank(walk(at, child))
-            if text[at] == ",":
-                at = blank(at + 1)
-            index += 1
-        return at + 1
-
-    with contextlib.suppress(ValueError, IndexError, RecursionError):
-        walk(0, "$")
-    while path not in found and path != "$":
-        path = path[: max(path.rfind("."), path.rfind("["), 1)]
-    return text.count("\n", 0, found.get(path, 0)) + 1
-
-
 def plan_of(seed: Seed, where: str, data: bytes | None = None) -> tuple[Plan, Scenario, list[str]]:
     """The seed's plan and scenario, and warnings. data: the file's bytes, for lines in errors.
 
@@ -235,7 +186,7 @@ def plan_of(seed: Seed, where: str, data: bytes | None = None) -> tuple[Plan, Sc
     try:
         plan = from_wire(seed.plan, scenario.params, registry.faults(), "")
     except PlanError as error:
-        raise SeedFileError(_located(text, where, str(error), "$.plan")) from None
+        raise SeedFileError(located(text, where, str(error), "$.plan")) from None
     if plan.bug is not None and plan.bug not in scenario.mutants:
         unknown = UnknownName(f"mutant of {scenario.name}", plan.bug, scenario.mutants)
         raise SeedFileError(f"{where}:{line_of(text, '$.plan.bug')}: $.plan.bug: {unknown}")

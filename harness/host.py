@@ -24,7 +24,12 @@ from typing import Any
 import torch
 
 from harness.errors import (
-    DispatchError, Misaligned, NonContiguous, NotShared, OutOfBounds, WrongHandle,
+    DispatchError,
+    Misaligned,
+    NonContiguous,
+    NotShared,
+    OutOfBounds,
+    WrongHandle,
 )
 from harness.fabric.memory import ITEMSIZE, Shape, normal_shape
 from harness.interpose import Interposer, Operation

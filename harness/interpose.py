@@ -91,7 +91,7 @@ class Interposer:
         """`body(**args)` as the faults want it; returns what the (last) call returned."""
         action: Any = op
         for index, fault in enumerate(self._faults):
-            if op.rank >= 0 and fault.rank not in (EVERY, op.rank) or not fault.matches(op):
+            if (op.rank >= 0 and fault.rank not in (EVERY, op.rank)) or not fault.matches(op):
                 continue
             self.seen[index] += 1
             nth = self._counts.get((index, op.rank), 0)

@@ -4,7 +4,8 @@ Simpler means: fewer ranks, then fewer rounds and operations (shorter sequences 
 faults, fewer deviations, earlier deviations, smaller sizes. A candidate counts only if it has a
 finding of the same identity (checker, kind, sites). Positions of a schedule mean something else in
 another program, so a smaller world, smaller params or fewer faults are tried with the schedule as
-it is, the default run, everything held, and a bounded search by the explorers.
+it is, the default run, everything held, and a bounded search by the explorers. What that search
+finds is taken only if it stays short.
 
 After that proof.py runs every plan below the result, within bounds that it names. Only when it
 finishes is the result called proven minimal.
@@ -34,6 +35,8 @@ from harness.schedule import PCT, POS, RandomWalk, deviations_of
 
 SEARCH_RUNS = 48
 SEARCH_RUNS_UNSCHEDULED = 12  # where the finding needed no schedule so far
+# A smaller program is worth so many deviations where there were fewer: stories must be readable.
+LONGEST_STORY = 3
 NTH_MAX = 4  # occurrences of a fault that are tried
 replace = msgspec.structs.replace
 
@@ -110,6 +113,9 @@ class _Search:
         return self._explored(plan, default.run, searches)
 
     def _explored(self, plan: Plan, default: Run, searches: int) -> bool:
+        """Search a schedule by the explorers; take it if it is not much longer than the best."""
+        before = self.best
+        longest = max(len(before.plan.schedule), LONGEST_STORY)
         for seed in range(searches):
             self._begin()
             chooser = (
@@ -123,7 +129,14 @@ class _Search:
                 schedule = deviations_of(plan, self.scenario, outcome.run)
             except RankfaultError:
                 return False
-            return self.accept(replace(plan, schedule=schedule))
+            try:
+                if self.accept(replace(plan, schedule=schedule)):
+                    _schedule(self)
+            finally:  # the time may be up
+                if len(self.best.plan.schedule) > longest:
+                    self.best = before
+            if self.best is not before:
+                return True
         return False
 
 

@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rankfault-replay", metavar="SEED", help="run one seed file or token and nothing else"
     )
     parser.addini("rankfault_profile", "as --rankfault-profile", default="")
-    parser.addini("rankfault_seeds", "seed files to run first: paths, globs", "linelist", default=[])
+    parser.addini("rankfault_seeds", "seed files to run first", "linelist", default=[])
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -71,9 +71,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if profile:
         config.stash[profile_key] = profile
         _load_profile(profile)
-    if profile == "dev" and asked is None:
-        pass  # a forced seed would switch Hypothesis's database off
-    elif getattr(config.option, "hypothesis_seed", "") is None:
+    # Not otherwise: a forced seed switches Hypothesis's database off.
+    forced = profile == "nightly" or asked is not None
+    if forced and getattr(config.option, "hypothesis_seed", "") is None:
         config.option.hypothesis_seed = str(root_seed)  # Hypothesis's plugin does the rest
     _report_standstill_at_timeout(config)
     if any(_seed_sources(config)):

@@ -53,8 +53,8 @@ class SeedCollection:
             items.sort(key=lambda item: not isinstance(item, SeedItem))
 
 
-def _listed(config: pytest.Config) -> frozenset[Path]:
-    """The seed files that the ini key names; a folder stands for the seed files in it."""
+def _listed(config: pytest.Config) -> list[Path]:
+    """The seed files that the ini key names, in name order; a folder stands for those in it."""
     found: set[Path] = set()
     for entry in config.getini("rankfault_seeds"):
         if not entry.strip():
@@ -64,8 +64,8 @@ def _listed(config: pytest.Config) -> frozenset[Path]:
                 f"rankfault_seeds: {entry}: a path relative to the root folder, without '..'"
             )
         for path in _matches(config.rootpath, entry):
-            found.update(sorted(path.glob("*.json")) if path.is_dir() else [path])
-    return frozenset(found)
+            found.update(path.glob("*.json") if path.is_dir() else [path])
+    return sorted(found)
 
 
 def _matches(root: Path, entry: str) -> Iterable[Path]:

@@ -142,7 +142,8 @@ def _import(path: str, file: Path, text: bytes, digest: str) -> dict[str, Scenar
     """The scenarios in `text`. Not through the import system: its cache misses quick edits."""
     module_name = f"rankfault_user_{hashlib.sha256(path.encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(module_name, file)
-    assert spec is not None and spec.origin is not None
+    assert spec is not None
+    assert spec.origin is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:

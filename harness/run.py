@@ -45,7 +45,7 @@ def run(plan: Plan, fabric: str = "simulated", *, scenario: Scenario | None = No
 
 def lowered(plan: Plan, scenario: Scenario) -> Plan:
     """`plan` with its friendly timing faults written as the Holds and Preempts they stand for."""
-    for fault in plan.faults:
+    for fault in sorted(plan.faults, key=lambda fault: fault.reorders):
         if fault.lowers:
             plan = fault.lower(plan, scenario)
     return plan

@@ -316,7 +316,7 @@ def property(
                 shrinking()
                 raise
 
-        del test.__wrapped__  # type: ignore[attr-defined]  # pytest must not see the argument
+        del test.__wrapped__  # pytest must not see the argument
         return test
 
     return decorate

@@ -23,8 +23,12 @@ def rankfault(here: Path, line: str) -> subprocess.CompletedProcess[str]:
     assert name == "rankfault"
     kept = {k: v for k, v in os.environ.items() if not k.startswith("RANKFAULT")}
     return subprocess.run(
-        [sys.executable, "-m", "harness.cli", *words], cwd=here, capture_output=True, text=True,
-        check=False, env={**kept, "COLUMNS": "80"},
+        [sys.executable, "-m", "harness.cli", *words],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**kept, "COLUMNS": "80"},
     )
 
 

@@ -50,7 +50,7 @@ def _exit_code(words: list[str], *, shown: bool) -> int:
         if isinstance(error.__context__, OSError):  # typer's answer to a broken pipe is 1
             _silence()
             return BROKEN_PIPE
-        complain(f"the program called sys.exit({error.code!r}) while it was loaded or set up")
+        complain(f"the program called sys.exit({error.code!r}) outside of its ranks")
         return USAGE
     except KeyboardInterrupt:
         return STOPPED

@@ -25,6 +25,7 @@ EPILOG = (
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout, nothing else.")]
 Folder = Annotated[Path, typer.Option("--folder", help="Where the seed files are.", metavar="PATH")]
 SEEDS = Path("seeds")
+FINDINGS = Path("rankfault-findings")
 
 
 @app.callback(invoke_without_command=True, epilog=EPILOG)
@@ -52,60 +53,67 @@ def rankfault(
         raise typer.Exit
 
 
+Targets = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TARGET",
+        show_default=False,
+        help="A scenario, FILE.py or FILE.py::NAME; all packaged scenarios by default.",
+    ),
+]
+Bug = Annotated[
+    str | None, typer.Option(metavar="MUTANT", help="Plant this mutant in place of its twin.")
+]
+Faults = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Plant this fault in every plan. May be repeated."),
+]
+Ranks = Annotated[str | None, typer.Option(metavar="N | N..M", help="World sizes to hunt with.")]
+Minutes = Annotated[
+    float | None,
+    typer.Option(metavar="M", help="How long, for all targets together; 1 by default."),
+]
+Plans = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="At most so many plans for each target.")
+]
+RootSeed = Annotated[
+    int | None,
+    typer.Option(
+        metavar="S",
+        min=0,
+        envvar="RANKFAULT_ROOT_SEED",
+        help="All randomness follows from it; a fresh one by default.",
+    ),
+]
+Delivery = Annotated[str, typer.Option(metavar="relaxed|eager", help="eager ignores every hold.")]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FINDING[@rank=N]",
+        help="Pass over other findings. Such as deadlock@rank=3 or integrity/stale_value.",
+    ),
+]
+Out = Annotated[Path, typer.Option(metavar="PATH", help="Where the folder of each finding goes.")]
+Budget = Annotated[
+    float, typer.Option(metavar="S", min=0, help="Budget for shrinking a finding; 0: none.")
+]
+
+
 @app.command(epilog=EPILOG)
 def hunt(
-    targets: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TARGET",
-            show_default=False,
-            help="A scenario, FILE.py or FILE.py::NAME; all packaged scenarios by default.",
-        ),
-    ] = None,
+    targets: Targets = None,
     *,
-    bug: Annotated[
-        str | None, typer.Option(metavar="MUTANT", help="Plant this mutant in place of its twin.")
-    ] = None,
-    fault: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Plant this fault in every plan. May be repeated."),
-    ] = None,
-    ranks: Annotated[
-        str | None, typer.Option(metavar="N | N..M", help="World sizes to hunt with.")
-    ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option(metavar="M", help="How long, for all targets together; 1 by default."),
-    ] = None,
-    plans: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="At most so many plans for each target.")
-    ] = None,
-    root_seed: Annotated[
-        int | None,
-        typer.Option(
-            metavar="S",
-            min=0,
-            envvar="RANKFAULT_ROOT_SEED",
-            help="All randomness follows from it; a fresh one by default.",
-        ),
-    ] = None,
-    delivery: Annotated[
-        str, typer.Option(metavar="relaxed|eager", help="eager ignores every hold.")
-    ] = "relaxed",
-    until: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FINDING[@rank=N]",
-            help="Pass over other findings. Such as deadlock@rank=3 or integrity/stale_value.",
-        ),
-    ] = None,
+    bug: Bug = None,
+    fault: Faults = None,
+    ranks: Ranks = None,
+    minutes: Minutes = None,
+    plans: Plans = None,
+    root_seed: RootSeed = None,
+    delivery: Delivery = "relaxed",
+    until: Until = None,
     json: Json = False,
-    out: Annotated[
-        Path, typer.Option(metavar="PATH", help="Where the folder of each finding goes.")
-    ] = Path("rankfault-findings"),
-    minimise_seconds: Annotated[
-        float, typer.Option(metavar="S", min=0, help="Budget for shrinking a finding; 0: none.")
-    ] = 20.0,
+    out: Out = FINDINGS,
+    minimise_seconds: Budget = 20.0,
 ) -> int:
     """Hunt until a finding, or until the time is up.
 

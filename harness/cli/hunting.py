@@ -316,15 +316,15 @@ def run_hunt(wanted: Wanted) -> int:
     root_seed = fresh_seed() if wanted.root_seed is None else wanted.root_seed
     orders = orders_of(wanted, root_seed)
     session = _Session(wanted, root_seed)
-    session.output.say(f"root seed {root_seed}")
-    session.slot = open_slot()
-    announce_left(session.slot)
-    try:
-        with session.interrupt:
+    with session.interrupt:
+        session.output.say(f"root seed {root_seed}")
+        session.slot = open_slot()
+        announce_left(session.slot)
+        try:
             finished = session.hunt_all(orders)
-    finally:
-        if session.slot is not None:
-            session.slot.close()
+        finally:
+            if session.slot is not None:
+                session.slot.close()
     code = session.exit_code() if finished else STOPPED
     say = session.output.say
     say(summary(session.hunts, width=width()))

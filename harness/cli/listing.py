@@ -58,7 +58,7 @@ def _mutants() -> list[dict[str, Any]]:
             "expects": mutant.expects,
             "ranks": mutant.ranks,
             "text": f"{name}: {_first(mutant.doc)} Expected: {mutant.expects}, from "
-            f"{mutant.ranks} ranks on.",
+            f"world size {mutant.ranks} on.",
         }
         for name, one in registry.scenarios().items()
         for mutant in one.mutants.values()

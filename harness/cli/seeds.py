@@ -53,7 +53,7 @@ def run_list(folder: Path, *, json: bool) -> int:
 
 def _program(seed: corpus.Seed) -> str:
     bug = f" with mutant {seed.plan.bug}" if seed.plan.bug else ""
-    return f"{seed.plan.scenario}{bug}, {seed.plan.ranks} ranks"
+    return f"{seed.plan.scenario}{bug}, P={seed.plan.ranks}"
 
 
 def run_show(name: str, folder: Path) -> int:

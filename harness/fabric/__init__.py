@@ -1,0 +1,1 @@
+"""Fabrics: where ranks run. Today the simulated one."""

@@ -20,7 +20,8 @@ from harness.record import CALLED, Afterwards
 
 if TYPE_CHECKING:
     from harness.fabric.simulated import Lane, Simulation
-    from harness.fabric.simulated_rank import SharedWindows, SimulatedRank
+    from harness.fabric.simulated_rank import SimulatedRank
+    from harness.fabric.windows import SharedWindows
 
 
 def afterwards(

@@ -12,9 +12,11 @@ import torch
 from harness.errors import PeerLost, RankDied
 from harness.fabric.afterwards import afterwards
 from harness.fabric.carrier import exclusive, start_watchdog
+from harness.fabric.frames import user_frame
 from harness.fabric.memory import DTYPE_NAME, ITEMSIZE, Buffer, Region
-from harness.fabric.simulated import EVENTS_MAX, Chooser, Lane, Simulation, _user_frame
-from harness.fabric.simulated_rank import SharedWindows, SimulatedRank
+from harness.fabric.simulated import EVENTS_MAX, Chooser, Lane, Simulation
+from harness.fabric.simulated_rank import SimulatedRank
+from harness.fabric.windows import SharedWindows
 from harness.host import Dispatch, HostProgram, HostWindow, World
 from harness.interpose import Interposer, Operation
 from harness.plan import Fault, Hold, Preempt
@@ -76,9 +78,9 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
         blocked.extend(
             _blocked(lane, simulation, windows)
             for lane in simulation.lanes
-            if lane.state == "running"
+            if lane.state == "running" and lane not in simulation.polled
         )
-        if not simulation.failures and not simulation.dead:
+        if not simulation.failures and not simulation.dead and not simulation.polled:
             following = afterwards(simulation, windows, ranks, interposer)
             for entry in blocked:
                 entry.afterwards = following.get(entry.lane, entry.afterwards)
@@ -90,7 +92,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
             observed = job.host(world)
             program = world.finished()
         except Exception as error:
-            code, lasti = _user_frame(error)
+            code, lasti = user_frame(error)
             text = "".join(traceback.format_exception(error))
             simulation.failures.append(Failure(-1, 0, error, text, code, lasti, "host"))
         if program is not None:

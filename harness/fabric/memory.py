@@ -89,7 +89,7 @@ class Region:
     (None where the payload is not a multiple of four bytes). waiters: lanes blocked on it.
     """
 
-    __slots__ = ("base", "cells", "data", "nbytes", "view", "waiters", "freed")
+    __slots__ = ("base", "cells", "data", "freed", "nbytes", "view", "waiters")
 
     def __init__(self, nbytes: int, *, zero: bool) -> None:
         self.data: Any = bytearray(_fresh(nbytes, zero=zero))

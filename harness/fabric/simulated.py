@@ -21,122 +21,29 @@ Not modelled: several lanes a rank, groups, torn or line-wise visibility (clear 
 
 from __future__ import annotations
 
-import os
-import sysconfig
 import traceback
-from bisect import insort
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
-from heapq import heappop, heappush
-from operator import attrgetter
-from types import CodeType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from harness.ambient import Ambient
-from harness.errors import EngineError, NoSchedulingPoint, NotYet, PeerLost, RankDied, Unwound
+from harness.errors import NoSchedulingPoint, NotYet, PeerLost, RankDied, Unwound
 from harness.fabric import carrier
-from harness.fabric.carrier import Carrier, borrow, give_back, watch
-from harness.fabric.memory import Region
+from harness.fabric.carrier import borrow, give_back, watch
+from harness.fabric.choosing import Chooser, Choosing
+from harness.fabric.flight import InFlight
+from harness.fabric.frames import PACKAGE, user_frame
+from harness.fabric.lanes import POLL_OPERATIONS, Lane
 from harness.plan import Hold, Preempt
-from harness.record import VALUE_BYTES_MAX, Failure, RawEvent
+from harness.record import Failure
 
-POLL_OPERATIONS = 64
-POLL_VALUES_MAX = 16
-# Events that change nothing another lane could read.
-QUIET_EVENTS = frozenset((
-    "load", "remote_load", "get_issue", "get_nbi", "get", "read", "land", "fence", "quiet", "sleep",
-))
-STALE_ROUNDS_MAX = 64
 EVENTS_MAX = 200_000
 PROBE_EVENTS = 200
-EVENT_SECONDS = 1e-6
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LIBRARIES = tuple(
-    sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
-)
 
 
-class Chooser(Protocol):
-    """An explorer's policy: asked at every point with two or more enabled owners."""
-
-    def choose(self, simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Lane | InFlight:
-        """The owner that moves next, one of `lanes` or `ops` (both in owner order)."""
-        ...
-
-
-class Lane:
-    """One worker of a rank. `pending` describes the operation it will perform when it is chosen."""
-
-    __slots__ = (
-        "blocked_on", "carrier", "dying", "enabled", "failure", "fence_mark", "index", "inject",
-        "outstanding", "parked", "pending", "program", "reads", "result", "state", "stopped",
-        "unwinds",
-    )
-
-    def __init__(self, index: int, size: int, program: Callable[[], Any]) -> None:
-        self.index = index
-        self.program = program
-        self.carrier: Carrier
-        self.state = "new"
-        self.enabled = True
-        self.pending: tuple[Any, ...] = ("start",)
-        self.blocked_on: tuple[Any, ...] | None = None
-        self.inject: BaseException | None = None
-        self.parked = False
-        self.dying = False  # a fault killed it; its program may still run `finally` blocks
-        self.stopped: tuple[tuple[Any, ...], tuple[Any, ...] | None] | None = None
-        self.reads = 0
-        self.fence_mark = 0
-        self.outstanding = 0
-        self.result: Any = None
-        self.failure: Failure | None = None
-        self.unwinds = 0
-
-
-class InFlight:
-    """A one-sided operation between issue and delivery; an owner of its own."""
-
-    __slots__ = (
-        "after", "atomic", "code", "data", "done", "enabled", "kind", "lane", "lasti", "local",
-        "mark", "nbytes", "number", "peer", "release", "signal", "source", "start", "target",
-        "value", "waiter", "window",
-    )
-
-    def __init__(
-        self, number: int, kind: str, lane: Lane, peer: int, window: int, target: Region,
-        start: int, nbytes: int, data: Any, mark: int, code: CodeType | None, lasti: int,
-    ) -> None:
-        self.number = number
-        self.kind = kind  # "put", "add" (to a cell), "set" (a cell), "get"
-        self.lane = lane
-        self.peer = peer
-        self.window = window
-        self.target = target
-        self.start = start
-        self.nbytes = nbytes
-        self.data = data
-        self.mark = mark
-        self.code = code
-        self.lasti = lasti
-        self.value: Any = None  # put: the digest of its data
-        self.atomic: torch.dtype | None = None
-        self.source: tuple[Region, int] | None = None  # put_nbi: read at delivery
-        self.local: tuple[Region, int, int] | None = None  # get: where it lands (region, start, window)
-        self.signal: InFlight | None = None
-        self.after: InFlight | None = None
-        self.waiter: Lane | None = None
-        self.release = -1
-        self.enabled = False
-        self.done = False
-
-
-_number = attrgetter("number")
-
-
-class Simulation:
+class Simulation(Choosing):
     """One run's engine. Build it, add lanes, call `run`, read the fields."""
 
     def __init__(
@@ -144,50 +51,17 @@ class Simulation:
         chooser: Chooser | None = None, guide: Callable[[int], int] | None = None,
         events_max: int = EVENTS_MAX, swapping: bool = False,
     ) -> None:
-        self.size = size
-        self.events: list[RawEvent] = []
-        self.lanes: list[Lane] = []
-        self.points = 0
-        self.issued = 0
-        self.applied = 0
-        self.ended = "returned"
-        self.dead: list[int] = []
+        super().__init__(
+            size, schedule, eager=eager, chooser=chooser, guide=guide, events_max=events_max
+        )
         self.failures: list[Failure] = []
         self.peers_lost: list[int] = []
-        self.polled: list[Lane] = []
-        self.derived: list[Preempt] = []
-        self._guide = guide
-        self._chooser = chooser
-        self._holds: dict[int, int] = {}
-        preempts: dict[int, int] = {}
-        for deviation in schedule:  # of two for the same place the first counts
-            if isinstance(deviation, Preempt):
-                preempts.setdefault(deviation.at, deviation.to)
-            elif not eager:
-                self._holds.setdefault(deviation.op, deviation.until)
-        self._preempts = preempts
-        self._deviating = bool(chooser or guide or self._holds or preempts)
-        self._limit = events_max
-        self._out: list[dict[int, InFlight]] = [{} for _ in range(size * size)]
-        self._due: list[InFlight] = []
-        self._held: list[InFlight] = []
-        self._releases: list[tuple[int, int, InFlight]] = []
-        self._enabled_lanes = 0
-        self._parked: list[Lane] = []
-        self._looked = 0
-        self._interrupt: BaseException | None = None
-        self._stale = 0
-        self._sleepers: list[tuple[float, int, Lane]] = []
-        self._now = 0.0
-        self._starting = True
         self.stopping = False
-        self.gate = True  # starting or stopping: points do not choose
         self.probed: Lane | None = None
-        self._slow = True  # gated, deviating, or with parked lanes: not the default run's fast path
-        self.current: Lane = Lane(-1, size, lambda: None)  # until the first lane starts
+        self._starting = True
+        self._interrupt: BaseException | None = None
         self._hub: greenlet = getcurrent()
-        self.ambient = Ambient(self.sleep, self.clock, swapping)
-        self._arrivals: dict[Any, int] = {}
+        self.ambient = Ambient(self.sleep, self.clock, swapping=swapping)
 
     # Running ------------------------------------------------------------------------------------
 
@@ -213,7 +87,7 @@ class Simulation:
                     first = self._next()
                     if first is not None:
                         self._enter(first)
-                if when_blocked is not None and not self.stopping and self.ended == "returned":
+                if when_blocked is not None and not self.stopping and self.ended != "overrun":
                     self._still_blocked(when_blocked)
             finally:
                 self._unwind()
@@ -221,8 +95,9 @@ class Simulation:
             raise self._interrupt
 
     def _still_blocked(self, when_blocked: Callable[[], None]) -> None:
-        if any(lane.state == "running" for lane in self.lanes):
-            self.ended = "blocked"
+        if any(lane.state == "running" and lane not in self.polled for lane in self.lanes):
+            if self.ended == "returned":
+                self.ended = "blocked"
             self.gate = self._slow = True
             when_blocked()
 
@@ -299,12 +174,12 @@ class Simulation:
     def _failure(self, lane: Lane, error: BaseException) -> Failure:
         frames = [
             frame for frame in traceback.extract_tb(error.__traceback__)
-            if not frame.filename.startswith(_PACKAGE)
+            if not frame.filename.startswith(PACKAGE)
         ]
         text = "".join(traceback.format_list(frames)) + "".join(
             traceback.format_exception_only(error)
         )
-        code, lasti = _user_frame(error)
+        code, lasti = user_frame(error)
         return Failure(
             lane.index, len(self.events), error, text, code, lasti, str(lane.pending[0])
         )
@@ -335,7 +210,8 @@ class Simulation:
             if lane.state == "running":
                 if self.ended == "returned":
                     self.ended = "blocked"
-                lane.stopped = lane.stopped or (lane.pending, lane.blocked_on)  # before `finally` blocks change them
+                if lane.stopped is None:  # now, before `finally` blocks change it
+                    lane.stopped = (lane.pending, lane.blocked_on)
                 self.current = lane
                 if not lane.carrier.greenlet.dead:
                     lane.carrier.greenlet.throw(Unwound)
@@ -345,7 +221,7 @@ class Simulation:
             if lane.state != "new":
                 give_back(lane.carrier)
 
-    # Choosing -----------------------------------------------------------------------------------
+    # Switching ----------------------------------------------------------------------------------
 
     def point(self, lane: Lane) -> None:
         """Return when `lane` is the owner that moves."""
@@ -378,7 +254,7 @@ class Simulation:
             return
         grad = torch.is_grad_enabled()
         self._hub.switch()
-        self._resumed(lane, grad)
+        self._resumed(lane, grad=grad)
 
     def _passes(self, lane: Lane) -> bool:
         """A probed lane goes through what only its own operations could hold back."""
@@ -413,9 +289,9 @@ class Simulation:
             if swapping:
                 self.ambient.enter(following.index)
             following.carrier.greenlet.switch()
-        self._resumed(lane, grad)
+        self._resumed(lane, grad=grad)
 
-    def _resumed(self, lane: Lane, grad: bool) -> None:
+    def _resumed(self, lane: Lane, *, grad: bool) -> None:
         if torch.is_grad_enabled() != grad:
             torch._C._set_grad_enabled(grad)
         if lane.inject is not None:
@@ -428,412 +304,10 @@ class Simulation:
         self.events.append((lane.index, "peer_lost", -1, lane.index, 0, 0, None, -1, None, -1))
         raise error
 
-    def _next(self) -> Lane | None:
-        """Deliver what is chosen before it; then the lane that moves, or None when nobody can.
-
-        The default run without deviations; `_next_deviating` is the same with them.
-        """
-        events = self.events
-        due = self._due
-        limit = self._limit
-        while not (self._deviating or self._parked):
-            if len(events) >= limit:
-                self.ended = "overrun"
-                return None
-            lanes = self._enabled_lanes
-            if due:
-                if lanes or len(due) > 1:
-                    self.points += 1
-                self._deliver(due[0])
-            elif lanes:
-                if lanes > 1:
-                    self.points += 1
-                return self._default_lane()
-            elif not self._idle():
-                return None
-        return self._next_deviating()
-
-    def _default_lane(self) -> Lane:
-        """The current lane if it can go on, else the lowest enabled one."""
-        current = self.current
-        if current.enabled:
-            return current
-        for lane in self.lanes:
-            if lane.enabled:
-                return lane
-        raise EngineError("no lane is enabled, but one was counted")
-
-    def _next_deviating(self) -> Lane | None:
-        """`_next` under a chooser, a guide, Holds, Preempts or parked lanes."""
-        events = self.events
-        due = self._due
-        while True:
-            clock = len(events)
-            if clock >= self._limit:
-                self.ended = "overrun"
-                return None
-            if self._parked:
-                self._look(clock)
-            if self._releases and self._releases[0][0] <= clock:
-                self._release(clock)
-            count = self._enabled_lanes + len(due) + len(self._held)
-            if count == 0:
-                if self._idle():
-                    continue
-                return None
-            choice: Lane | InFlight
-            if self._chooser is not None:
-                choice = self._explore(count)
-            else:
-                if due:
-                    choice = due[0]
-                else:
-                    choice = self._default_lane() if self._enabled_lanes else self._held[0]
-                if count > 1:
-                    if self._preempts or self._guide is not None:
-                        choice = self._deviate(choice)
-                    self.points += 1
-            if isinstance(choice, Lane):
-                return choice
-            self._deliver(choice)
-
-    def _owners(self) -> tuple[list[Lane], list[InFlight]]:
-        """The enabled owners, in owner order."""
-        ops = sorted(self._due + self._held, key=_number) if self._held else self._due
-        return [lane for lane in self.lanes if lane.enabled], ops
-
-    def _explore(self, count: int) -> Lane | InFlight:
-        lanes, ops = self._owners()
-        if count == 1:
-            return lanes[0] if lanes else ops[0]
-        assert self._chooser is not None
-        self.points += 1
-        return self._chooser.choose(self, lanes, ops)
-
-    def _deviate(self, default: Lane | InFlight) -> Lane | InFlight:
-        """The default choice, or what a Preempt (or the guide) wants instead."""
-        if self._guide is not None:
-            wanted = self._guide(len(self.events))
-            if wanted in (-1, self.owner_number(default)):
-                return default
-            others = self._others(default)
-            for index, other in enumerate(others):
-                if self.owner_number(other) == wanted:
-                    self.derived.append(Preempt(self.points, index))
-                    return other
-            return default
-        to = self._preempts.get(self.points)
-        if to is None:
-            return default
-        others = self._others(default)
-        self.applied += 1
-        return others[min(to, len(others) - 1)]
-
-    def _others(self, default: Lane | InFlight) -> list[Lane | InFlight]:
-        lanes, ops = self._owners()
-        owners: list[Lane | InFlight] = [*lanes, *ops]
-        return [owner for owner in owners if owner is not default]
-
-    def owner_number(self, owner: Lane | InFlight) -> int:
-        """The number of an owner in events: lanes first, then one-sided operations."""
-        return owner.index if isinstance(owner, Lane) else self.size + owner.number
-
-    def _idle(self) -> bool:
-        """Nobody is enabled: whether something outside the programs lets them go on."""
-        if self._sleepers:
-            wake, _, lane = heappop(self._sleepers)
-            self._now = max(self._now, wake)
-            self._unblock(lane)
-            return True
-        if self._parked and self._stale < STALE_ROUNDS_MAX:
-            self._stale += 1
-            self._unpark()
-            return True
-        if self.dead:
-            blocked = [lane for lane in self.lanes if lane.state == "running"]
-            for lane in blocked:
-                lane.inject = PeerLost(self.dead[0])
-                lane.parked = False
-                lane.enabled = True
-            self._enabled_lanes = len(blocked)
-            self._parked = []
-            self._stale = 0
-            return bool(blocked)
-        if self._parked:
-            self.ended = "livelock"
-            self.polled = sorted(self._parked, key=attrgetter("index"))
-        return False
-
-    # Blocking and polling -----------------------------------------------------------------------
-
-    def block(self, lane: Lane, reason: tuple[Any, ...]) -> None:
-        """Take the lane out of the enabled ones; `reason` says what it waits for."""
-        lane.blocked_on = reason
-        lane.enabled = False
-        self._enabled_lanes -= 1
-
-    def _unblock(self, lane: Lane) -> None:
-        lane.blocked_on = None
-        if not lane.enabled:
-            lane.enabled = True
-            self._enabled_lanes += 1
-
-    def unblock(self, lane: Lane) -> None:
-        """Let a blocked lane be chosen again; its reason stays until it is."""
-        if not lane.enabled:
-            lane.enabled = True
-            self._enabled_lanes += 1
-
-    def wake(self, region: Region) -> None:
-        """Look again at the lanes that wait on a cell of `region`, after a write to it."""
-        for lane in region.waiters:
-            reason = lane.blocked_on
-            value = region.cells[reason[2]]
-            holds = value >= reason[3] if reason[4] else value == reason[3]
-            if holds != lane.enabled and lane.inject is None:
-                lane.enabled = holds
-                self._enabled_lanes += 1 if holds else -1
-
-    def arrive(self, key: Any, needed: int) -> None:
-        """Count an arrival at a rendezvous; the last one lets all go on."""
-        count = self._arrivals.get(key, 0) + 1
-        self._arrivals[key] = count
-        if count < needed:
-            return
-        for other in self.lanes:
-            if other.blocked_on is not None and other.blocked_on[:2] == ("meet", key):
-                self.unblock(other)
-
-    def arrived(self, key: Any) -> int:
-        """How many lanes have arrived at a rendezvous."""
-        return self._arrivals.get(key, 0)
-
-    def polls(self, lane: Lane) -> None:
-        """Called before a read that follows 64 others in a row: step back if they were a poll."""
-        lane.reads = 0
-        seen = set()
-        own = 0
-        for event in reversed(self.events):
-            if event[1] not in QUIET_EVENTS:
-                return
-            if event[0] == lane.index:
-                seen.add(event[1:7])
-                own += 1
-                if len(seen) > POLL_VALUES_MAX:
-                    return
-                if own == POLL_OPERATIONS:
-                    break
-        lane.parked = True
-        lane.enabled = False
-        self._enabled_lanes -= 1
-        if not self._parked:
-            self._looked = len(self.events)
-        self._parked.append(lane)
-        self._slow = True
-
-    def _look(self, clock: int) -> None:
-        """Let the polling lanes go on if something happened that may change what they read."""
-        moved = any(event[1] not in QUIET_EVENTS for event in self.events[self._looked : clock])
-        self._looked = clock
-        if moved:
-            self._stale = 0
-            self._unpark()
-
-    def _unpark(self) -> None:
-        for lane in self._parked:
-            lane.parked = False
-            lane.enabled = True
-        self._enabled_lanes += len(self._parked)
-        self._parked = []
-        self._slow = self._deviating or self.gate
-
-    def clock(self) -> float:
-        """Virtual seconds since the run began: a microsecond an event, plus what was slept."""
-        return self._now + len(self.events) * EVENT_SECONDS
-
-    def sleep(self, seconds: float) -> None:
-        """time.sleep of a rank program: costs virtual time only (of a host program: nothing)."""
-        if not self._enabled_lanes and not self.lanes:
-            return
-        if seconds < 0:
-            raise ValueError("sleep length must be non-negative")
-        lane = self.current
-        self.block(lane, ("sleep", None, -1))
-        heappush(self._sleepers, (self.clock() + seconds, lane.index, lane))
-        lane.pending = ("sleep",)
-        self.point(lane)
-        self.events.append((lane.index, "sleep", -1, lane.index, 0, 0, None, -1, None, -1))
-
-    # One-sided operations -----------------------------------------------------------------------
-
-    def issue(self, op: InFlight, *, ordered: bool) -> None:
-        """Put an operation in flight. ordered: it is put-like, so fences order it."""
-        lane = op.lane
-        number = op.number
-        lane.outstanding += 1
-        self.issued = number + 1
-        op.enabled = True
-        if ordered:
-            lane.reads = 0
-            out = self._out[lane.index * self.size + op.peer]
-            if out and next(iter(out)) < op.mark:
-                op.enabled = False
-            out[number] = op
-        after = op.after
-        if after is not None and not after.done:
-            op.enabled = False
-        if number in self._holds:
-            op.release = self._holds[number]
-            if op.release > 0:
-                op.release += len(self.events)
-        elif op.enabled:
-            self._due.append(op)  # it is the youngest, so the list stays in order
-            return
-        if op.enabled:
-            self._open(op)
-
-    def _open(self, op: InFlight) -> None:
-        """The delivery rules allow `op` from now on: due at once, or held."""
-        release = op.release
-        if release < 0 or 0 < release <= len(self.events):
-            if self._due and self._due[-1].number > op.number:
-                insort(self._due, op, key=_number)
-            else:
-                self._due.append(op)
-            return
-        self.applied += 1
-        insort(self._held, op, key=_number)
-        if release > 0:
-            heappush(self._releases, (release, op.number, op))
-
-    def _release(self, clock: int) -> None:
-        while self._releases and self._releases[0][0] <= clock:
-            _, _, op = heappop(self._releases)
-            if op in self._held:
-                self._held.remove(op)
-                op.release = -1
-                self._open(op)
-
-    def _deliver(self, op: InFlight) -> None:
-        """Perform one event of an operation in flight."""
-        lane = op.lane
-        owner = self.size + op.number
-        region = op.target
-        start = op.start
-        stop = start + op.nbytes
-        kind = "deliver"
-        window, peer, lo = op.window, op.peer, start - region.base
-        if op.kind == "get":
-            if op.data is None:
-                op.data = bytes(region.view[start:stop])
-                self.events.append(
-                    (owner, "read", window, peer, lo, lo + op.nbytes, digest(op.data), op.number,
-                     op.code, op.lasti)
-                )
-                return
-            assert op.local is not None
-            region, start, window = op.local
-            stop = start + op.nbytes
-            kind, peer, lo = "land", lane.index, start - region.base
-            region.view[start:stop] = op.data
-            value: Any = digest(op.data)
-        elif op.kind == "add":
-            total = region.cells[start >> 2] + op.data
-            value = ((total + 2147483648) & 4294967295) - 2147483648
-            region.cells[start >> 2] = value
-        elif op.kind == "set":
-            value = region.cells[start >> 2] = op.data
-        else:
-            data = op.data
-            value = op.value
-            if op.source is not None or op.atomic is not None:
-                if op.source is not None:
-                    source, begin = op.source
-                    data = bytes(source.view[begin : begin + op.nbytes])
-                if op.atomic is not None and data:
-                    data = _sum(region.view[start:stop], data, op.atomic)
-                value = digest(data)
-            region.view[start:stop] = data
-        self.events.append(
-            (owner, kind, window, peer, lo, lo + op.nbytes, value, op.number, op.code, op.lasti)
-        )
-        self._close(op, lane)
-        if region.waiters:
-            self.wake(region)
-
-    def _close(self, op: InFlight, lane: Lane) -> None:
-        """Take a delivered operation out, and open what it stood in front of."""
-        op.done = True
-        due = self._due
-        if due and due[0] is op:
-            del due[0]
-        elif op in due:
-            due.remove(op)
-        else:
-            self._held.remove(op)
-        lane.outstanding -= 1
-        if op.kind != "get":
-            out = self._out[lane.index * self.size + op.peer]
-            if len(out) == 1:
-                out.clear()
-            else:
-                was_first = next(iter(out)) == op.number
-                del out[op.number]
-                if was_first:
-                    self._open_fenced(out)
-        signal = op.signal
-        if signal is not None and not signal.enabled:
-            out = self._out[lane.index * self.size + signal.peer]
-            if next(iter(out)) >= signal.mark or next(iter(out)) == signal.number:
-                signal.enabled = True
-                self._open(signal)
-        waiter = op.waiter
-        if waiter is not None and waiter.blocked_on is not None:
-            self.unblock(waiter)
-        if lane.blocked_on is not None and not lane.outstanding and lane.blocked_on[0] == "quiet":
-            self.unblock(lane)
-
-    def _open_fenced(self, out: dict[int, InFlight]) -> None:
-        """The oldest of one rank's operations to one target is gone: open what stood behind it."""
-        first = next(iter(out))
-        for other in out.values():
-            if other.mark > first and other.number != first:
-                break
-            if not other.enabled and (other.after is None or other.after.done):
-                other.enabled = True
-                self._open(other)
-
     @staticmethod
     def not_yet(what: str) -> None:
         """Refuse a part of the interface that has no body yet."""
         raise NotYet(f"{what}: not yet built in the simulated fabric; leave it out")
 
 
-def digest(data: bytes) -> bytes:
-    """What an event keeps of a value: the bytes, or their digest beyond 256."""
-    if len(data) <= VALUE_BYTES_MAX:
-        return data
-    return blake2b(data, digest_size=16).digest()
-
-
-def _sum(held: memoryview, data: bytes, dtype: torch.dtype) -> bytes:
-    """Elementwise sum of two byte strings as `dtype`."""
-    left = torch.frombuffer(bytearray(held), dtype=dtype)
-    left += torch.frombuffer(bytearray(data), dtype=dtype)
-    return left.view(torch.uint8).numpy().tobytes()
-
-
-def _user_frame(error: BaseException) -> tuple[CodeType | None, int]:
-    """The innermost frame of a traceback that is the user's: not the harness's own and, if there is
-    any other, not a library's."""
-    found: tuple[CodeType | None, int] = (None, -1)
-    library: tuple[CodeType | None, int] = (None, -1)
-    step = error.__traceback__
-    while step is not None:
-        code = step.tb_frame.f_code
-        if code.co_filename.startswith(_LIBRARIES):
-            library = (code, step.tb_lasti)
-        elif not code.co_filename.startswith(_PACKAGE):
-            found = (code, step.tb_lasti)
-        step = step.tb_next
-    return found if found[0] is not None else library
+__all__ = ["EVENTS_MAX", "Chooser", "InFlight", "Lane", "Simulation"]

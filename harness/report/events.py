@@ -58,7 +58,10 @@ def wordings(run: Run, event: Event) -> list[str]:
     value = value_of(run, event)
     full = f"{name}{number}{to}"
     bare = memory.split(" of ")[0]
-    texts = [f"{full} {memory}".rstrip(), f"{name} {bare}".rstrip(), full, f"{name}{number}"]
+    if number:  # deliveries refer to it, so it stays longest
+        texts = [f"{full} {memory}".rstrip(), full, f"{name}{number}"]
+    else:
+        texts = [f"{name} {memory}".rstrip(), f"{name} {bare}".rstrip(), name]
     if value:
         sign = " " if value[0] == "+" or value.startswith("set ") else " = "
         if event.kind in _WRITES:

@@ -55,7 +55,7 @@ def _legend(
 ) -> list[str]:
     parts = ["* the finding"] if marked else []
     parts += ["x-> missing edge"] if edges else []
-    parts += ["--> delivery"]
+    parts += ["--> delivery"] if any(raw[1] in DELIVERIES for raw in run.raw) else []
     if len(ranks) < run.ranks:
         parts.append(f"{run.ranks - len(ranks)} of {run.ranks} ranks not drawn")
     lines = [""]
@@ -65,7 +65,7 @@ def _legend(
             lines.append(part)
         else:
             lines[-1] = joined
-    return ["", *lines]
+    return ["", *lines] if parts else []
 
 
 def _missing(run: Run, finding: Finding, marked: list[int]) -> tuple[list[_Edge], set[int]]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from harness.fabric.simulated import InFlight, Lane, Simulation
+from harness.fabric.choosing import Choosing
+from harness.fabric.flight import InFlight
+from harness.fabric.lanes import Lane
 
 Owner = Lane | InFlight
 
@@ -23,10 +25,10 @@ class Chooser(ABC):
         """Forget the run so far; the next one gets the same choices."""
 
     @abstractmethod
-    def pick(self, simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Owner:
+    def pick(self, simulation: Choosing, lanes: list[Lane], ops: list[InFlight]) -> Owner:
         """The owner that moves next; both lists are in owner order, one may be empty."""
 
-    def choose(self, simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Owner:
+    def choose(self, simulation: Choosing, lanes: list[Lane], ops: list[InFlight]) -> Owner:
         """`pick`, counted."""
         choice = self.pick(simulation, lanes, ops)
         current = simulation.current
@@ -35,12 +37,12 @@ class Chooser(ABC):
         return choice
 
 
-def held_back(simulation: Simulation, op: InFlight) -> bool:
+def held_back(simulation: Choosing, op: InFlight) -> bool:
     """Whether a Hold keeps `op` back at this moment."""
     return op.release == 0 or op.release > len(simulation.events)
 
 
-def default_choice(simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Owner:
+def default_choice(simulation: Choosing, lanes: list[Lane], ops: list[InFlight]) -> Owner:
     """What the default run would do: deliver what is not held, else go on, else the lowest lane."""
     for op in ops:
         if not held_back(simulation, op):
@@ -59,7 +61,7 @@ class SlowRank(Chooser):
     def restart(self) -> None:
         """Nothing is remembered."""
 
-    def pick(self, simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Owner:
+    def pick(self, simulation: Choosing, lanes: list[Lane], ops: list[InFlight]) -> Owner:
         """The default choice among the others, while there are others."""
         others = [lane for lane in lanes if lane.index != self.rank]
         return default_choice(simulation, others or lanes, ops)
@@ -80,7 +82,7 @@ class PausedRank(Chooser):
         self._paused = False
         self._over = False
 
-    def pick(self, simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Owner:
+    def pick(self, simulation: Choosing, lanes: list[Lane], ops: list[InFlight]) -> Owner:
         """The default choice, without the paused lane while it pauses."""
         events = simulation.events
         for event in events[self._seen :]:
@@ -98,7 +100,7 @@ class PausedRank(Chooser):
 class PreemptedRank(PausedRank):
     """Before its `nth` event rank `rank` gives way once: the lowest other lane goes on instead."""
 
-    def pick(self, simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Owner:
+    def pick(self, simulation: Choosing, lanes: list[Lane], ops: list[InFlight]) -> Owner:
         """The default choice, except once."""
         if self._over:
             return default_choice(simulation, lanes, ops)

@@ -18,7 +18,6 @@ from harness.record import Run
 from harness.run import execute_plan
 from harness.scenario import Scenario
 
-
 # Events that no choice of the engine went before: a lane goes on to them from its last one.
 UNCHOSEN = frozenset(("raise", "crash", "fault", "signal"))
 UNORDERED = frozenset(("get_issue", "get_nbi"))

@@ -9,7 +9,9 @@ about to run falls below all others. Finds a bug of depth d with probability at 
 from __future__ import annotations
 
 from harness.ambient import generator
-from harness.fabric.simulated import InFlight, Lane, Simulation
+from harness.fabric.choosing import Choosing
+from harness.fabric.flight import InFlight
+from harness.fabric.lanes import Lane
 from harness.schedule.chooser import Chooser, Owner
 
 
@@ -32,7 +34,7 @@ class PCT(Chooser):
         self._priorities: dict[int, float] = {}
         self._step = 0
 
-    def pick(self, simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Owner:
+    def pick(self, simulation: Choosing, lanes: list[Lane], ops: list[InFlight]) -> Owner:
         """The enabled owner of the highest priority."""
         self._step += 1
         choice = self._highest(simulation, lanes, ops)
@@ -42,7 +44,7 @@ class PCT(Chooser):
             choice = self._highest(simulation, lanes, ops)
         return choice
 
-    def _highest(self, simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Owner:
+    def _highest(self, simulation: Choosing, lanes: list[Lane], ops: list[InFlight]) -> Owner:
         priorities = self._priorities
         best: Owner | None = None
         best_priority = 0.0

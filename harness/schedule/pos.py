@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from harness.ambient import generator
-from harness.fabric.simulated import InFlight, Lane, Simulation
+from harness.fabric.choosing import Choosing
+from harness.fabric.flight import InFlight
+from harness.fabric.lanes import Lane
 from harness.schedule.chooser import Chooser, Owner
 
 READS = frozenset(("load", "remote_load", "wait"))
@@ -52,7 +54,7 @@ class POS(Chooser):
         self._random = generator("pos", *self._seed).random
         self._priorities: dict[int, float] = {}
 
-    def pick(self, simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Owner:
+    def pick(self, simulation: Choosing, lanes: list[Lane], ops: list[InFlight]) -> Owner:
         """The owner whose pending event has the highest priority."""
         priorities = self._priorities
         owners: list[Owner] = [*lanes, *ops]

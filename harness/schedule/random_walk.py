@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from harness.ambient import generator
-from harness.fabric.simulated import InFlight, Lane, Simulation
+from harness.fabric.choosing import Choosing
+from harness.fabric.flight import InFlight
+from harness.fabric.lanes import Lane
 from harness.schedule.chooser import Chooser, Owner
 
 
@@ -18,7 +20,7 @@ class RandomWalk(Chooser):
         """Begin the stream of choices anew."""
         self._random = generator("random_walk", *self._seed).random
 
-    def pick(self, simulation: Simulation, lanes: list[Lane], ops: list[InFlight]) -> Owner:
+    def pick(self, simulation: Choosing, lanes: list[Lane], ops: list[InFlight]) -> Owner:
         """Any enabled owner."""
         index = int(self._random() * (len(lanes) + len(ops)))
         return lanes[index] if index < len(lanes) else ops[index - len(lanes)]

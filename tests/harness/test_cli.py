@@ -104,7 +104,7 @@ def test_wrong_usage_is_one_line_and_exit_2(cli, tmp_path, words, said):
         ("import nothing_here_1\n", "user.py:1: ModuleNotFoundError"),
         ("x = 1\nraise RuntimeError('boom')\n", "user.py:2: RuntimeError: boom"),
         ("def f(:\n", "user.py:1: invalid syntax"),
-        ("raise SystemExit(0)\n", "called sys.exit(0) while it was loaded"),
+        ("raise SystemExit(0)\n", "user.py:1: SystemExit: 0"),
         ("x = 2\n", "no scenario in it"),
         (RING.replace("ORDER", "pass") + "\nother = ring\n", "name one as user.py::NAME"),
     ],
@@ -179,7 +179,9 @@ def test_json_is_one_object_and_nothing_else_on_stdout(cli):
     code, out, _ = cli("replay", hunted["finding"]["token"], "--json")
     again = json.loads(out)
     assert (code, again["reproduced"], again["finding"]["identity"]) == (
-        1, True, hunted["finding"]["identity"],
+        1,
+        True,
+        hunted["finding"]["identity"],
     )
 
 
@@ -294,8 +296,18 @@ def test_lists_name_everything(cli, what):
 
 @pytest.mark.parametrize(
     "words",
-    [["hunt"], ["replay"], ["explain"], ["list"], ["bench"], ["seeds"], ["seeds", "list"],
-     ["seeds", "show"], ["seeds", "keep"], ["seeds", "fix"]],
+    [
+        ["hunt"],
+        ["replay"],
+        ["explain"],
+        ["list"],
+        ["bench"],
+        ["seeds"],
+        ["seeds", "list"],
+        ["seeds", "show"],
+        ["seeds", "keep"],
+        ["seeds", "fix"],
+    ],
 )
 def test_every_command_explains_itself(cli, words):
     code, out, _ = cli(*words, "--help")

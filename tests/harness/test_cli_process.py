@@ -20,7 +20,9 @@ def alone(rank):
     rank.sync()
     return values(rank.index, 2)
 """
-DIES = PASSES.replace("rank.sync()", "rank.sync()\n    if rank.size == 3: __import__('os')._exit(9)")
+DIES = PASSES.replace(
+    "rank.sync()", "rank.sync()\n    if rank.size == 3: __import__('os')._exit(9)"
+)
 
 
 @pytest.fixture
@@ -36,15 +38,23 @@ def environment(**more: str) -> dict[str, str]:
 
 def cli(here: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*CLI, *words], cwd=here, capture_output=True, text=True, check=False,
+        [*CLI, *words],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        check=False,
         env=environment(**more),
     )
 
 
 def test_ctrl_c_gives_the_summary_so_far_and_130(here):
     with subprocess.Popen(
-        [*CLI, "hunt", "user.py"], cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, env=environment(),
+        [*CLI, "hunt", "user.py"],
+        cwd=here,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("root seed ")
@@ -55,7 +65,8 @@ def test_ctrl_c_gives_the_summary_so_far_and_130(here):
     assert "stopped with Ctrl-C" in out
     assert "user.py::alone" in out
     assert sorted(entry.name for entry in here.iterdir() if entry.name != "__pycache__") == [
-        ".rankfault", "user.py",
+        ".rankfault",
+        "user.py",
     ]
 
 
@@ -68,8 +79,12 @@ def test_output_into_a_file_has_no_control_characters(here):
 def test_a_terminal_sees_live_progress_and_the_summary_stays_plain(here):
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [*CLI, "hunt", "user.py", "--plans", "300"], cwd=here, stdout=subprocess.PIPE,
-        stderr=theirs, text=True, env=environment(TERM="xterm", COLUMNS="80"),
+        [*CLI, "hunt", "user.py", "--plans", "300"],
+        cwd=here,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+        env=environment(TERM="xterm", COLUMNS="80"),
     ) as process:
         out, _ = process.communicate(timeout=60)
     os.close(theirs)
@@ -85,8 +100,12 @@ def test_a_terminal_sees_live_progress_and_the_summary_stays_plain(here):
 def test_a_reader_that_leaves_is_no_error(here):
     shell = f"{sys.executable} -m harness.cli list faults | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; ulimit -c 0; {shell}"], cwd=here, capture_output=True,
-        text=True, check=False, env=environment(PYTHONUNBUFFERED="1"),
+        ["bash", "-c", f"set -o pipefail; ulimit -c 0; {shell}"],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(PYTHONUNBUFFERED="1"),
     )
     assert done.stdout.strip() in ("0", "141")  # 0 when all was written before the reader left
     assert done.stderr == ""
@@ -96,8 +115,13 @@ def test_a_reader_that_leaves_is_no_error(here):
 def test_a_full_disk_behind_stdout_is_one_line_and_exit_2(here):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [*CLI, "list", "faults"], cwd=here, stdout=full, stderr=subprocess.PIPE, text=True,
-            check=False, env=environment(),
+            [*CLI, "list", "faults"],
+            cwd=here,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=environment(),
         )
     assert done.returncode == 2
     assert done.stderr == "rankfault: the output cannot be written: No space left on device\n"
@@ -131,8 +155,6 @@ def test_a_finding_replays_in_another_process_under_another_hash_seed(here):
     )
     assert found.returncode == 1
     command = found.stdout.splitlines()[-1].removeprefix("next: rankfault ").split()
-    said = {
-        cli(here, *command, PYTHONHASHSEED=seed).stdout.splitlines()[0] for seed in ("2", "3")
-    }
+    said = {cli(here, *command, PYTHONHASHSEED=seed).stdout.splitlines()[0] for seed in ("2", "3")}
     assert len(said) == 1
     assert said.pop().startswith("reproduced: integrity/unwritten_memory")

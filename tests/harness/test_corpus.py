@@ -14,8 +14,18 @@ import pytest
 
 from harness import Hold, Outcome, Plan, registry, run
 from harness.corpus import (
-    Seed, decode, encode_file, files, plan_of, plan_of_token, read, replay, seed_of, token_of,
-    write, write_whole,
+    Seed,
+    decode,
+    encode_file,
+    files,
+    plan_of,
+    plan_of_token,
+    read,
+    replay,
+    seed_of,
+    token_of,
+    write,
+    write_whole,
 )
 from harness.errors import PlanError, SeedFileError, UnknownName, UserFileError
 
@@ -81,10 +91,18 @@ def line_with(data: bytes, text: str) -> int:
     ("change", "field", "said"),
     [
         (lambda d: d["plan"].update(ranks="two"), '"ranks"', "$.plan.ranks: Expected `int`"),
-        (lambda d: d["plan"].update(colour=1), '"colour"', "$.plan.colour: Object contains unknown"),
+        (
+            lambda d: d["plan"].update(colour=1),
+            '"colour"',
+            "$.plan.colour: Object contains unknown",
+        ),
         (lambda d: d.update(status="shut"), '"status"', "$.status: Invalid enum value 'shut'"),
         (lambda d: d.update(name="../x"), '"name"', "$.name: Expected `str` matching"),
-        (lambda d: d["plan"]["schedule"][0].update(op=-1), '"op"', "$.plan.schedule[0].op: Expected"),
+        (
+            lambda d: d["plan"]["schedule"][0].update(op=-1),
+            '"op"',
+            "$.plan.schedule[0].op: Expected",
+        ),
         (lambda d: d["origin"].pop("torch"), '"origin"', "$.origin: Object missing required field"),
         (lambda d: d.update(rankfault=2), '"rankfault"', "format 2 is newer"),
     ],
@@ -103,23 +121,31 @@ def test_a_wrong_field_is_named_with_file_and_line(here, change, field, said):
 @pytest.mark.parametrize(
     ("change", "field", "said"),
     [
-        (lambda d: d["plan"]["params"].update(n=1), '"n"', "$.plan.params.n: Object contains unknown"),
+        (
+            lambda d: d["plan"]["params"].update(n=1),
+            '"n"',
+            "$.plan.params.n: Object contains unknown",
+        ),
         (lambda d: d["plan"].update(bug="nope"), '"bug"', "$.plan.bug: no mutant of ring.py::ring"),
         (lambda d: d["plan"].update(ranks=9), '"ranks"', "$.plan.ranks: 9 is outside 2..8"),
         (
-            lambda d: d["plan"].update(faults=[{"fault": "crsh"}]), '"fault":',
+            lambda d: d["plan"].update(faults=[{"fault": "crsh"}]),
+            '"fault":',
             "no fault is called 'crsh'; did you mean 'crash'?",
         ),
         (
-            lambda d: d["plan"].update(faults=[{"fault": "crash", "rank": "x"}]), '"rank"',
+            lambda d: d["plan"].update(faults=[{"fault": "crash", "rank": "x"}]),
+            '"rank"',
             "$.plan.faults[0].rank",
         ),
         (
-            lambda d: d["plan"].update(scenario="collectives.barier"), '"scenario"',
+            lambda d: d["plan"].update(scenario="collectives.barier"),
+            '"scenario"',
             "did you mean 'collectives.barrier'?",
         ),
         (
-            lambda d: d["plan"].update(scenario="gone.py::ring"), '"scenario"',
+            lambda d: d["plan"].update(scenario="gone.py::ring"),
+            '"scenario"',
             "gone.py: No such file",
         ),
     ],

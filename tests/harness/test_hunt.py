@@ -59,7 +59,8 @@ def hunted(program, root_seed, **order):
     tried = []
     order.setdefault("plans_max", 60)
     result = hunt(
-        Order(program, root_seed, **order), before_plan=lambda plan, name: tried.append((name, plan))
+        Order(program, root_seed, **order),
+        before_plan=lambda plan, name: tried.append((name, plan)),
     )
     return result, [entry for entry in tried if entry[0] != "probe"]
 

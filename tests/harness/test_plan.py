@@ -150,7 +150,7 @@ def changed(**fields):
             ("$.faults[1]", "$.by", "off_by"),
         ),
         (changed(faults=[{"fault": "off_by", "bye": 1}]), ("$.faults[0]", "bye")),
-        (changed(faults=[{"fault": "off_by", "nth": -1}]), ("$.faults[0]", "$.nth", ">= 0")),
+        (changed(faults=[{"fault": "off_by", "nth": -2}]), ("$.faults[0]", "$.nth", ">= -1")),
         (changed(faults=[{"fault": "off_by", "rank": 2}]), ("$.faults[0].rank", "0..1")),
         (changed(faults=[{"fault": "off_by", "rank": 64}]), ("$.faults[0]", "$.rank")),
         (changed(schedule=[{"kind": "hold"}]), ("$.schedule[0]", "missing required field `op`")),

@@ -43,7 +43,10 @@ TESTED_ELSEWHERE = {
     "harness/fabric/simulated_rank.py": "test_operations, test_entry_checks",
     "harness/fabric/memory.py": "test_operations, test_entry_checks",
     "harness/fabric/execute.py": "tests/harness/test_host.py, test_unwinding, test_determinism",
-    "harness/fabric/ahead.py": "the deadlock checker's tests",
+    "harness/positions.py": "test_pytest_plugin: what is printed when a time limit strikes",
+    "harness/pytest_seeds.py": "test_pytest_plugin: seed files as items",
+    "harness/proof.py": "test_minimise: what is proven minimal",
+    "harness/fabric/afterwards.py": "the deadlock checker's tests",
 }
 # Folders whose test files are named after what they show, not after each module.
 TESTED_BY_FOLDER = ("checkers", "cli", "diagnosis", "report", "schedule")

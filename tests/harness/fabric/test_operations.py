@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from harness.fabric.memory import ITEMSIZE
-from harness.fabric.simulated_rank import ATOMIC_ADD_DTYPES
+from harness.fabric.one_sided import ATOMIC_ADD_DTYPES
 from harness.plan import Hold
 from harness.rank import AtomicType, NotifyOp, WaitCmp
 

@@ -20,9 +20,7 @@ SCENARIO = registry.find("collectives.put_get")
 @pytest.fixture(scope="module")
 def outcome():
     return run(
-        Plan(
-            scenario=SCENARIO.name, params=SCENARIO.params(), ranks=2, bug="put_without_notify"
-        ),
+        Plan(scenario=SCENARIO.name, params=SCENARIO.params(), ranks=2, bug="put_without_notify"),
         scenario=SCENARIO,
     )
 
@@ -37,8 +35,14 @@ def left(parent: Path, outcome) -> Path:
 def test_everything_is_in_it_and_its_seed_replays(tmp_path, outcome):
     path = left(tmp_path / "found", outcome)
     assert sorted(entry.name for entry in path.iterdir()) == [
-        "rank-0.log", "rank-1.log", "replay.txt", "report.txt", "seed.json", "stacks.txt",
-        "timeline.txt", "versions.json",
+        "rank-0.log",
+        "rank-1.log",
+        "replay.txt",
+        "report.txt",
+        "seed.json",
+        "stacks.txt",
+        "timeline.txt",
+        "versions.json",
     ]
     seed = read(path / "seed.json")
     assert (seed.origin.root_seed, seed.origin.explorer) == (7, "default")

@@ -29,7 +29,9 @@ def test_it_counts_what_the_hunt_did():
 
 @pytest.mark.parametrize("width", [80, 50, 40])
 def test_it_fits(width):
-    orders = [Order(one, 1, bug=bug) for one in registry.scenarios().values() for bug in one.mutants]
+    orders = [
+        Order(one, 1, bug=bug) for one in registry.scenarios().values() for bug in one.mutants
+    ]
     hunts = [Hunt(order, Statistics(plans=12_345, seconds=3), None, None) for order in orders]
     assert max(len(line) for line in summary(hunts, width=width).splitlines()) <= width
 
@@ -58,14 +60,35 @@ def test_no_plan_and_a_checker_that_failed_are_unknown():
 
 def test_the_command_hunts_the_same_again():
     order = Order(
-        SCENARIO, 9, bug="put_without_wait", faults=("crash", "late_put"), ranks=(2, 4),
-        delivery="eager", until=Target("deadlock", 1),
+        SCENARIO,
+        9,
+        bug="put_without_wait",
+        faults=("crash", "late_put"),
+        ranks=(2, 4),
+        delivery="eager",
+        until=Target("deadlock", 1),
     )
     words = shlex.split(command(order, 12))
     assert words == [
-        "rankfault", "hunt", "collectives.put_get", "--bug", "put_without_wait", "--fault",
-        "crash", "--fault", "late_put", "--ranks", "2..4", "--delivery", "eager", "--until",
-        "deadlock@rank=1", "--root-seed", "9", "--plans", "12",
+        "rankfault",
+        "hunt",
+        "collectives.put_get",
+        "--bug",
+        "put_without_wait",
+        "--fault",
+        "crash",
+        "--fault",
+        "late_put",
+        "--ranks",
+        "2..4",
+        "--delivery",
+        "eager",
+        "--until",
+        "deadlock@rank=1",
+        "--root-seed",
+        "9",
+        "--plans",
+        "12",
     ]
 
 

@@ -104,8 +104,11 @@ def test_a_whole_report(tmp_path):
     finding = outcome.findings[0]
     text = report(outcome, finding, ring)
     said = {
-        "FINDING": finding.message, "EVIDENCE": " ".join(finding.evidence),
-        "CAUSE": finding.cause, "REMEDY": finding.remedy, "TOKEN": token_of(outcome.plan),
+        "FINDING": finding.message,
+        "EVIDENCE": " ".join(finding.evidence),
+        "CAUSE": finding.cause,
+        "REMEDY": finding.remedy,
+        "TOKEN": token_of(outcome.plan),
     }
     assert unwrapped(text) == unwrapped(
         re.sub("|".join(said), lambda match: said[match[0]], SNAPSHOT)
@@ -123,6 +126,7 @@ def unwrapped(text: str) -> str:
 
 def test_pytest_and_the_command_line_print_the_same():
     """`hunt` prints report(...) of the minimised finding; so does a property that fails."""
+
     @harness.property(ring, max_examples=50)
     def never_fails(outcome):
         pass

@@ -40,9 +40,7 @@ def test_every_event_is_drawn_when_asked(barrier):
 
 
 def test_a_marked_delivery_brings_its_issue_along(barrier):
-    index = next(
-        i for i in reversed(range(len(barrier.raw))) if barrier.raw[i][1] == "deliver"
-    )
+    index = next(i for i in reversed(range(len(barrier.raw))) if barrier.raw[i][1] == "deliver")
     number = barrier.raw[index][7]
     issue = next(i for i, e in enumerate(barrier.raw) if e[7] == number and e[0] < barrier.ranks)
     numbers = {int(line[1:].split()[0]) for line in rows(timeline(barrier, about(index)))}

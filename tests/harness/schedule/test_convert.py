@@ -7,11 +7,17 @@ import pytest
 import torch
 from msgspec import Meta
 
-from harness import Hold, Plan, Preempt, PeerLost, registry, run, scenario, values
+from harness import Hold, PeerLost, Plan, Preempt, registry, run, scenario, values
 from harness.errors import EngineError
 from harness.run import execute_plan, explore
 from harness.schedule import (
-    PCT, POS, PausedRank, PreemptedRank, RandomWalk, SlowRank, deviations_of,
+    PCT,
+    POS,
+    PausedRank,
+    PreemptedRank,
+    RandomWalk,
+    SlowRank,
+    deviations_of,
 )
 from harness.schedule.convert import holds_of
 

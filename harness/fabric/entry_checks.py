@@ -1,0 +1,124 @@
+"""Entry checks of rank operations: what no fabric could perform is refused with a typed error.
+
+Every text names the rank, the operation, what was given and what is allowed. The operations test the
+common case inline and come here for the error, because a check costs as much as an event.
+"""
+
+from __future__ import annotations
+
+from ctypes import string_at
+from operator import index
+from typing import Any
+
+import torch
+
+from harness.errors import (
+    Misaligned,
+    NonContiguous,
+    OutOfBounds,
+    UseAfterFree,
+    WrongDtype,
+    WrongHandle,
+    WrongPeer,
+)
+from harness.fabric.memory import ITEMSIZE, Handle, Window
+from harness.rank import Rank
+
+
+class EntryChecks(Rank):
+    """The checks of one rank."""
+
+    def _window_check(self, operation: str, win: Any, peer: int) -> None:
+        if type(win) is not Window:
+            raise WrongHandle(
+                f"rank {self.index}: {operation} needs a window, which every rank can reach; "
+                f"given {win!r}"
+            )
+        if not 0 <= peer < self.size:
+            raise WrongPeer(
+                f"rank {self.index}: {operation} to peer {peer}; peers are 0..{self.size - 1}"
+            )
+        if win.mine.freed:
+            raise UseAfterFree(f"rank {self.index}: {operation} on {win!r} after it was freed")
+
+    def _bounds(self, operation: str, handle: Handle, at: int, count: int) -> None:
+        raise OutOfBounds(
+            f"rank {self.index}: {operation} of {count} elements at {at} in {handle!r}, which has "
+            f"{handle.numel}"
+        )
+
+    def _handle_check(self, operation: str, handle: Any) -> None:
+        if not isinstance(handle, Handle):
+            raise WrongHandle(
+                f"rank {self.index}: {operation} needs a window or buffer, given "
+                f"{_short(handle)}; a tensor is not memory that the fabric knows"
+            )
+        if handle.mine.freed:
+            raise UseAfterFree(f"rank {self.index}: {operation} on {handle!r} after it was freed")
+
+    def _cell_check(self, operation: str, cell: Any, peer: int, at: int) -> None:
+        self._window_check(operation, cell, peer)
+        if cell.dtype is not torch.int32:
+            raise WrongDtype(
+                f"rank {self.index}: {operation} on {cell!r}: a cell is an int32 element"
+            )
+        if not 0 <= at < cell.numel:
+            raise OutOfBounds(
+                f"rank {self.index}: {operation} on cell {at} of {cell!r}, which has {cell.numel}"
+            )
+        if cell.start & 3:
+            raise Misaligned(
+                f"rank {self.index}: {operation} on {cell!r}, whose base is misaligned by "
+                f"{cell.start & 3} bytes"
+            )
+
+    def _dtype_check(self, operation: str, dtype: Any) -> None:
+        if dtype not in ITEMSIZE:
+            try:
+                ITEMSIZE[dtype]
+            except WrongDtype as error:
+                raise WrongDtype(f"rank {self.index}: {operation}: {error}") from None
+
+    def _amount_check(self, operation: str, value: Any) -> int:
+        """`value` as what an int32 cell can hold."""
+        try:
+            amount = index(value)
+        except TypeError:
+            raise WrongDtype(
+                f"rank {self.index}: {operation} with {_short(value)}; a cell is an int32"
+            ) from None
+        if not -2147483648 <= amount <= 2147483647:
+            raise OutOfBounds(
+                f"rank {self.index}: {operation} with {amount}; a cell is an int32, -2147483648 to "
+                "2147483647"
+            )
+        return amount
+
+    def _tensor_bytes(self, operation: str, value: Any, dst: Handle) -> bytes:
+        """The dense bytes of a tensor (or one number) for `dst`."""
+        if not isinstance(value, torch.Tensor):
+            if isinstance(value, int | float):
+                value = torch.tensor(value, dtype=dst.dtype)
+            else:
+                raise WrongHandle(
+                    f"rank {self.index}: {operation} needs a tensor or a number, given "
+                    f"{_short(value)}"
+                )
+        if value.dtype is not dst.dtype:
+            raise WrongDtype(
+                f"rank {self.index}: {operation} of {str(value.dtype)[6:]} into {dst!r}; "
+                f"convert with .to({dst.dtype})"
+            )
+        if not value.is_contiguous():
+            raise NonContiguous(
+                f"rank {self.index}: {operation} of a strided tensor, shape {list(value.shape)} "
+                f"strides {list(value.stride())}; dense bytes are due: call .contiguous()"
+            )
+        if value.device.type != "cpu":
+            value = value.detach().cpu()
+        return string_at(value.data_ptr(), value.numel() * dst.itemsize)
+
+
+def _short(value: object) -> str:
+    text = repr(value).split("\n")[0]
+    return text if len(text) <= 60 else text[:57] + "..."

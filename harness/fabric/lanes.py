@@ -1,0 +1,174 @@
+"""Lanes of a simulated world: who is enabled, who waits for what, who polls, what time it is.
+
+Poll-yield rule: see fabric/simulated.py. Virtual time: a microsecond an event, plus what was slept when
+nobody else could move. Not modelled: several lanes a rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappush
+from typing import Any
+
+from harness.fabric.carrier import Carrier
+from harness.fabric.memory import Region
+from harness.record import Failure, RawEvent
+
+POLL_OPERATIONS = 64
+POLL_VALUES_MAX = 16
+# Events that change nothing another lane could read.
+QUIET_EVENTS = frozenset((
+    "load", "remote_load", "get_issue", "get_nbi", "get", "read", "land", "fence", "quiet", "sleep",
+))
+EVENT_SECONDS = 1e-6
+
+
+class Lane:
+    """One worker of a rank. `pending` describes the operation it will perform when it is chosen."""
+
+    __slots__ = (
+        "blocked_on", "carrier", "dying", "enabled", "failure", "fence_mark", "index", "inject",
+        "outstanding", "parked", "pending", "program", "reads", "result", "state", "stopped",
+        "unwinds",
+    )
+
+    def __init__(self, index: int, size: int, program: Callable[[], Any]) -> None:
+        self.index = index
+        self.program = program
+        self.carrier: Carrier
+        self.state = "new"
+        self.enabled = True
+        self.pending: tuple[Any, ...] = ("start",)
+        self.blocked_on: tuple[Any, ...] | None = None
+        self.inject: BaseException | None = None
+        self.parked = False
+        self.dying = False  # a fault killed it; its program may still run `finally` blocks
+        self.stopped: tuple[tuple[Any, ...], tuple[Any, ...] | None] | None = None
+        self.reads = 0
+        self.fence_mark = 0
+        self.outstanding = 0
+        self.result: Any = None
+        self.failure: Failure | None = None
+        self.unwinds = 0
+
+
+class Waiting:
+    """The lanes of a world and their blocking; the base of deliveries, choosing and running."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.events: list[RawEvent] = []
+        self.lanes: list[Lane] = []
+        self.current: Lane = Lane(-1, size, lambda: None)  # until the first lane starts
+        self.gate = True  # starting or stopping: points do not choose
+        self._deviating = False
+        self._slow = True  # gated, deviating, or with parked lanes: not the default run's fast path
+        self._enabled_lanes = 0
+        self._parked: list[Lane] = []
+        self._looked = 0
+        self._stale = 0
+        self._sleepers: list[tuple[float, int, Lane]] = []
+        self._now = 0.0
+        self._arrivals: dict[Any, int] = {}
+
+    def point(self, lane: Lane) -> None:
+        """Return when `lane` is the owner that moves."""
+        raise NotImplementedError
+
+    def block(self, lane: Lane, reason: tuple[Any, ...]) -> None:
+        """Take the lane out of the enabled ones; `reason` says what it waits for."""
+        lane.blocked_on = reason
+        lane.enabled = False
+        self._enabled_lanes -= 1
+
+    def _unblock(self, lane: Lane) -> None:
+        lane.blocked_on = None
+        if not lane.enabled:
+            lane.enabled = True
+            self._enabled_lanes += 1
+
+    def unblock(self, lane: Lane) -> None:
+        """Let a blocked lane be chosen again; its reason stays until it is."""
+        if not lane.enabled:
+            lane.enabled = True
+            self._enabled_lanes += 1
+
+    def wake(self, region: Region) -> None:
+        """Look again at the lanes that wait on a cell of `region`, after a write to it."""
+        for lane in region.waiters:
+            reason = lane.blocked_on
+            value = region.cells[reason[2]]
+            holds = value >= reason[3] if reason[4] else value == reason[3]
+            if holds != lane.enabled and lane.inject is None:
+                lane.enabled = holds
+                self._enabled_lanes += 1 if holds else -1
+
+    def arrive(self, key: Any, needed: int) -> None:
+        """Count an arrival at a rendezvous; the last one lets all go on."""
+        count = self._arrivals.get(key, 0) + 1
+        self._arrivals[key] = count
+        if count < needed:
+            return
+        for other in self.lanes:
+            if other.blocked_on is not None and other.blocked_on[:2] == ("meet", key):
+                self.unblock(other)
+
+    def arrived(self, key: Any) -> int:
+        """How many lanes have arrived at a rendezvous."""
+        return self._arrivals.get(key, 0)
+
+    def polls(self, lane: Lane) -> None:
+        """Called before a read that follows 64 others in a row: step back if they were a poll."""
+        lane.reads = 0
+        seen = set()
+        own = 0
+        for event in reversed(self.events):
+            if event[1] not in QUIET_EVENTS:
+                return
+            if event[0] == lane.index:
+                seen.add(event[1:7])
+                own += 1
+                if len(seen) > POLL_VALUES_MAX:
+                    return
+                if own == POLL_OPERATIONS:
+                    break
+        lane.parked = True
+        lane.enabled = False
+        self._enabled_lanes -= 1
+        if not self._parked:
+            self._looked = len(self.events)
+        self._parked.append(lane)
+        self._slow = True
+
+    def _look(self, clock: int) -> None:
+        """Let the polling lanes go on if something happened that may change what they read."""
+        moved = any(event[1] not in QUIET_EVENTS for event in self.events[self._looked : clock])
+        self._looked = clock
+        if moved:
+            self._stale = 0
+            self._unpark()
+
+    def _unpark(self) -> None:
+        for lane in self._parked:
+            lane.parked = False
+            lane.enabled = True
+        self._enabled_lanes += len(self._parked)
+        self._parked = []
+        self._slow = self._deviating or self.gate
+
+    def clock(self) -> float:
+        """Virtual seconds since the run began: a microsecond an event, plus what was slept."""
+        return self._now + len(self.events) * EVENT_SECONDS
+
+    def sleep(self, seconds: float) -> None:
+        """time.sleep of a rank program: costs virtual time only (of a host program: nothing)."""
+        if not self._enabled_lanes and not self.lanes:
+            return
+        if seconds < 0:
+            raise ValueError("sleep length must be non-negative")
+        lane = self.current
+        self.block(lane, ("sleep", None, -1))
+        heappush(self._sleepers, (self.clock() + seconds, lane.index, lane))
+        lane.pending = ("sleep",)
+        self.point(lane)
+        self.events.append((lane.index, "sleep", -1, lane.index, 0, 0, None, -1, None, -1))

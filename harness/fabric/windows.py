@@ -1,0 +1,45 @@
+"""The windows, buffers and host tensors of one run, by number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from harness.fabric.memory import Region
+
+
+class SharedWindows:
+    """The windows of one run: by number, and by (name, occurrence) for collective allocation."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.regions: list[Sequence[Region]] = []
+        self.names: list[tuple[str, str, tuple[int, ...], torch.dtype]] = []
+        self.by_call: dict[tuple[str, int], int] = {}
+
+    def add(
+        self, kind: str, name: str, shape: tuple[int, ...], dtype: torch.dtype,
+        regions: Sequence[Region],
+    ) -> int:
+        """Register memory; returns its number."""
+        self.regions.append(regions)
+        self.names.append((kind, name, shape, dtype))
+        return len(self.regions) - 1
+
+
+class OneRegion(Sequence[Region]):
+    """The regions of a private buffer: one rank has one, the others have none."""
+
+    def __init__(self, rank: int, region: Region) -> None:
+        self._rank = rank
+        self._region = region
+
+    def __len__(self) -> int:
+        return self._rank + 1
+
+    def __getitem__(self, rank: Any) -> Any:
+        if rank != self._rank:
+            raise IndexError(rank)
+        return self._region
