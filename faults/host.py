@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from harness import EVERY, Drop, Fault, Operation
-from harness.host import is_window_or_tensor
+from harness import EVERY, Drop, Fault, Operation, is_window_or_tensor
 
 
 class MissingShareMemory(Fault, frozen=True, tag="missing_share_memory"):

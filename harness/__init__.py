@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harness.errors import PeerLost, RankfaultError
     from harness.fabric.memory import Buffer, Window
     from harness.finding import Finding, Outcome, Verdict
-    from harness.host import World
+    from harness.host import World, is_window_or_tensor
     from harness.interpose import DeferAfter, Die, Drop, Operation, Raise, Twice
     from harness.plan import EVERY, Fault, Hold, Plan, Preempt, Visibility
     from harness.rank import AtomicType, NotifyOp, Rank, WaitCmp
@@ -51,6 +51,7 @@ __all__ = [
     "WaitCmp",
     "Window",
     "World",
+    "is_window_or_tensor",
     "lowering",
     "mutant",
     "plans",
@@ -64,7 +65,7 @@ _PARTS = {
     "errors": ("PeerLost", "RankfaultError"),
     "fabric.memory": ("Buffer", "Window"),
     "finding": ("Finding", "Outcome", "Verdict"),
-    "host": ("World",),
+    "host": ("World", "is_window_or_tensor"),
     "interpose": ("DeferAfter", "Die", "Drop", "Operation", "Raise", "Twice"),
     "plan": ("EVERY", "Fault", "Hold", "Plan", "Preempt", "Visibility"),
     "rank": ("AtomicType", "NotifyOp", "Rank", "WaitCmp"),

@@ -80,6 +80,13 @@ class _Diagnosis:
             return {lane: found[0] for lane, found in self.direct.items()}
         if self.run.dead:
             return dict.fromkeys(self.blocked, "dead_rank")
+        alone = {
+            lane: "cycle" for lane, b in self.blocked.items()
+            if b.kind == "wait" and not self.signals.cell(b).counts()
+            and (b.window, lane, b.lo) in b.afterwards.notifies
+        }
+        if alone:
+            return {min(alone): "cycle"}
         ended = {
             lane: self._plain(self.blocked[lane])
             for lane, debt in self.debts.items()

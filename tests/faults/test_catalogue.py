@@ -183,7 +183,7 @@ class Row:
 ROWS = [
     Row(Crash(rank=1, nth=4), push, None, alone),
     Row(Crash(rank=0, nth=1), ask, None, alone, ranks=2),
-    Row(NotifyAfterWait(rank=0), ask, "deadlock/missing_notify", pull, ranks=2),
+    Row(NotifyAfterWait(rank=0), ask, "deadlock/cycle", pull, ranks=2),
     Row(DroppedFence(rank=0), push, "integrity/unwritten_memory", ask, schedule=(Hold(2),)),
     Row(DroppedQuiet(rank=1), pull, "integrity/unwritten_memory", push, schedule=(Hold(0),)),
     Row(SkippedBarrier(rank=1, nth=1), pull, "deadlock/missing_arrival", push),

@@ -59,7 +59,7 @@ def edited(name, **changes):
     ("changes", "message"),
     [
         ({"colour": 1}, "unknown field `colour`"),
-        ({"nth": -1}, "`int` >= 0 - at `$.nth`"),
+        ({"nth": -2}, "`int` >= -1 - at `$.nth`"),
         ({"nth": 1.5}, "Expected `int`, got `float` - at `$.nth`"),
         ({"nth": "1"}, "Expected `int`, got `str` - at `$.nth`"),
         ({"rank": 64}, "at `$.rank`"),

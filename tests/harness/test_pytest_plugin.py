@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+CONFTEST = Path(__file__).parents[2] / "conftest.py"
 
 PLANS = """
 import json, pathlib
@@ -200,3 +203,24 @@ def test_a_timeout_outside_a_run_prints_the_stacks_alone(session, pytester):
     result.assert_outcomes(failed=1)
     assert "plan in flight" not in result.stdout.str()
     assert "Timeout (>1" in result.stdout.str()
+
+
+def test_nightly_tests_are_skipped_with_the_reason_unless_asked_for(session, pytester):
+    pytester.makeini("[pytest]\nmarkers =\n    gpu: x\n    nightly: x\n")
+    pytester.makeconftest(CONFTEST.read_text())
+    pytester.makepyfile("""
+        import pytest
+
+        @pytest.mark.nightly
+        def test_long():
+            pass
+
+        def test_short():
+            pass
+    """)
+    result = session("-rs")
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*too long for the default run: --rankfault-profile nightly*"])
+    session("-m", "nightly").assert_outcomes(passed=1, deselected=1)
+    asked = session("--rankfault-profile", "nightly", "--rankfault-root-seed", "1")
+    asked.assert_outcomes(passed=2)

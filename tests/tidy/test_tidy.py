@@ -38,15 +38,19 @@ TESTED_ELSEWHERE = {
     "harness/errors.py": "its errors are raised, and their texts compared, by all the others",
     "harness/run.py": "every scenario, fault and mutant test goes through it",
     "harness/finding.py": "the checkers' tests compare its values",
-    "harness/lowering.py": "tests/faults/test_timing.py",
     "harness/fabric/simulated.py": "test_delivery, test_schedule, test_polling, test_unwinding",
+    "harness/fabric/lanes.py": "test_polling, test_unwinding",
+    "harness/fabric/flight.py": "test_delivery",
+    "harness/fabric/choosing.py": "test_schedule",
+    "harness/fabric/frames.py": "test_unwinding, test_scenario: whose line an error names",
+    "harness/fabric/one_sided.py": "test_operations, test_delivery",
+    "harness/fabric/windows.py": "test_operations",
     "harness/fabric/simulated_rank.py": "test_operations, test_entry_checks",
     "harness/fabric/memory.py": "test_operations, test_entry_checks",
     "harness/fabric/execute.py": "tests/harness/test_host.py, test_unwinding, test_determinism",
     "harness/positions.py": "test_pytest_plugin: what is printed when a time limit strikes",
     "harness/pytest_seeds.py": "test_pytest_plugin: seed files as items",
     "harness/proof.py": "test_minimise: what is proven minimal",
-    "harness/fabric/afterwards.py": "the deadlock checker's tests",
 }
 # Folders whose test files are named after what they show, not after each module.
 TESTED_BY_FOLDER = ("checkers", "cli", "diagnosis", "report", "schedule")
