@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from ctypes import string_at
 from typing import Any
 
 import torch
@@ -173,6 +172,7 @@ def _floor(events_count: int, copies: int, sums: int, count: int) -> float:
 
     lane = greenlet(loop)
     memory = memoryview(bytearray(4 * count * 16))
+    source = memoryview(bytearray(4 * count))
     tensor = torch.zeros(count)
     total = torch.zeros(count)
     nbytes = 4 * count
@@ -180,8 +180,8 @@ def _floor(events_count: int, copies: int, sums: int, count: int) -> float:
     def body() -> None:
         for _ in range(events_count):
             lane.switch()
-        for _ in range(copies):  # put: tensor -> bytes -> window; load: window -> tensor
-            memory[0:nbytes] = string_at(tensor.data_ptr(), nbytes)
+        for _ in range(copies):  # put: source -> bytes -> window; load: window -> tensor
+            memory[0:nbytes] = bytes(source[0:nbytes])
             torch.frombuffer(bytearray(memory[0:nbytes]), dtype=torch.float32)
         for _ in range(sums):
             total.add_(tensor)
@@ -194,7 +194,7 @@ def allreduce(*, full: bool) -> list[dict[str, Any]]:
     job = Job(RANKS, programs.allreduce_host())
     count = len(execute(job).raw)
     seconds = best_seconds(lambda: execute(job), 5, 1000 if full else 300)
-    floor = _floor(count, RANKS * RANKS, RANKS * RANKS, 64)
+    floor = _floor(count, RANKS * RANKS, RANKS * (RANKS - 1), 64)
     ratio = seconds / floor
     return [
         figure("all-reduce events a run", count, "events", "", None),

@@ -39,15 +39,15 @@ def barrier_host(rounds: int = 1) -> Callable[[World], None]:
     return host
 
 
-def allreduce(rank: Rank, data: Any, cells: Any, count: int) -> torch.Tensor:
+def allreduce(rank: Rank, data: Any, cells: Any, mine: Any, count: int) -> torch.Tensor:
     """Mesh all-reduce of `count` float32: put to every peer, notify, wait, load, add."""
-    mine = torch.full((count,), float(rank.index + 1))
     for peer in range(rank.size):
         rank.put(data, peer, mine, rank.index * count)
         rank.fence()
         rank.notify(cells, peer, rank.index, 1)
-    total = torch.zeros(count)
-    for peer in range(rank.size):
+    rank.wait(cells, 0, 1)
+    total = rank.load(data, 0, count)
+    for peer in range(1, rank.size):
         rank.wait(cells, peer, 1)
         total += rank.load(data, peer * count, count)
     return total
@@ -55,11 +55,13 @@ def allreduce(rank: Rank, data: Any, cells: Any, count: int) -> torch.Tensor:
 
 def allreduce_host(count: int = 64) -> Callable[[World], None]:
     """The host program of `allreduce`."""
+    source = torch.ones(count).share_memory_()
 
     def host(world: World) -> None:
         data = world.alloc([world.size * count], torch.float32, name="data")
         cells = world.alloc([world.size], torch.int32, name="cells")
+        world.prepare(source)
         for index in range(world.size):
-            world.dispatch(allreduce, data, cells, count, device=index)
+            world.dispatch(allreduce, data, cells, source, count, device=index)
 
     return host

@@ -153,6 +153,8 @@ class World:
         init: "zero" or "poison"; by default zeros for int32 and for bytes, else poison.
         """
         label = name or f"window{len(self.recorded.windows)}"
+        if not self._faults:
+            return self._alloc(size, dtype, label, init)
         window: HostWindow = self._offer(
             "alloc", -1, self._alloc, size=size, dtype=dtype, name=label, init=init
         )
@@ -201,6 +203,9 @@ class World:
 
     def dispatch(self, program: Callable[..., Any], *args: Any, device: int) -> None:
         """Queue `program(rank, *args)` on logical rank `device`. Raises DispatchError."""
+        if not self._faults:
+            self._dispatch(program, args, device)
+            return
         self._offer("dispatch", device, self._dispatch, program=program, args=args, device=device)
 
     def _dispatch(self, program: Callable[..., Any], args: tuple[Any, ...], device: int) -> None:
@@ -216,12 +221,26 @@ class World:
                 f"dispatch of {name}: device={device} is outside the logical ranks "
                 f"0..{self.size - 1}{hint}"
             )
-        self._check_order(name, args, device)
+        scalar = -1
         for index, arg in enumerate(args):
-            if isinstance(arg, torch.Tensor) and id(arg) not in self.recorded.prepared:
+            if isinstance(arg, HostWindow):
+                is_tensor = True
+            elif isinstance(arg, torch.Tensor):
+                is_tensor = True
+                if id(arg) not in self.recorded.prepared:
+                    raise DispatchError(
+                        f"dispatch of {name} on rank {device}: the tensor at argument {index} was "
+                        "never prepared; call world.prepare(...) on it first"
+                    )
+            else:
+                is_tensor = False
+            if not is_tensor and scalar < 0:
+                scalar = index
+            elif is_tensor and scalar >= 0:
                 raise DispatchError(
-                    f"dispatch of {name} on rank {device}: the tensor at argument {index} was "
-                    "never prepared; call world.prepare(...) on it first"
+                    f"dispatch of {name} on rank {device}: argument {scalar} is the scalar "
+                    f"{args[scalar]!r}, but the tensor at argument {index} follows it; tensors "
+                    "come before scalars"
                 )
         queues = self.recorded.queues
         queue = queues[device]
@@ -233,20 +252,6 @@ class World:
                 f"dispatched in round {len(queue) - 1}; every logical rank comes once a round"
             )
         queue.append(Dispatch(program, args))
-
-    def _check_order(self, name: str, args: tuple[Any, ...], device: int) -> None:
-        """Tensors come before scalars."""
-        scalar = -1
-        for index, arg in enumerate(args):
-            if not isinstance(arg, torch.Tensor | HostWindow):
-                if scalar < 0:
-                    scalar = index
-            elif scalar >= 0:
-                raise DispatchError(
-                    f"dispatch of {name} on rank {device}: argument {scalar} is the scalar "
-                    f"{args[scalar]!r}, but the tensor at argument {index} follows it; tensors "
-                    "come before scalars"
-                )
 
     def finished(self) -> HostProgram:
         """The recorded program. Raises DispatchError when a rank is missing from the last round."""

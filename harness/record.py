@@ -17,7 +17,7 @@ import dis
 import functools
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, NamedTuple
@@ -185,7 +185,8 @@ class Run:
 
     ranks: int
     raw: list[RawEvent]
-    names: list[WindowRecord]
+    memory: Callable[[], list[WindowRecord]]  # asked once, by whoever looks at `names`
+    guards_intact: bool
     results: list[Any]
     observed: Any
     expected: Any
@@ -203,8 +204,16 @@ class Run:
     tolerance: float = 0.0
     seen: list[int] = field(default_factory=list)  # operations that matched each fault of the plan
     private: list[str] = field(default_factory=list)  # host tensors seen as private copies
+    _names: list[WindowRecord] | None = None
     _events: list[Event] | None = None
     _issued: dict[int, Event] | None = None
+
+    @property
+    def names(self) -> list[WindowRecord]:
+        """Every window, buffer and host tensor, by number."""
+        if self._names is None:
+            self._names = self.memory()
+        return self._names
 
     @property
     def events(self) -> Sequence[Event]:

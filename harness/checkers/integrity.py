@@ -29,10 +29,8 @@ class Integrity:
 
     def check(self, run: Run) -> Iterable[Finding]:
         """At most one finding on guards and one on results."""
-        for known in run.names:
-            if known.guards_broken:
-                yield self._guard(run, known)
-                break
+        if not run.guards_intact:
+            yield self._guard(run, next(known for known in run.names if known.guards_broken))
         if run.expected is None or any(failure.lane < 0 for failure in run.failures):
             return
         absent = () if run.ended == "returned" and None not in run.results else unreturned(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -192,29 +193,38 @@ def _blocked(lane: Lane, simulation: Simulation, windows: SharedWindows) -> Bloc
     return Blocked(lane.index, str(reason[0]), -1, 0, 0, lane.outstanding, "==", code, lasti)
 
 
+def _memory(windows: SharedWindows, ranks: int) -> list[WindowRecord]:
+    """What the record says of every window, buffer and host tensor."""
+    records = []
+    for number, (kind, name, shape, dtype) in enumerate(windows.names):
+        regions = windows.regions[number]
+        owners = range(ranks) if kind == "window" else [len(regions) - 1]
+        parts = {owner: regions[owner] for owner in owners}
+        broken = []
+        for owner, region in parts.items():
+            offset = region.broken_guard()
+            if offset is not None:
+                broken.append((owner, offset))
+        records.append(
+            WindowRecord(
+                number, name, kind, shape, DTYPE_NAME[dtype], region.nbytes, ITEMSIZE[dtype], parts,
+                broken,
+            )
+        )
+    return records
+
+
 def _finish(
     job: Job, simulation: Simulation, ranks: list[SimulatedRank], windows: SharedWindows,
     world: World, observed: Any, interposer: Interposer | None,
 ) -> Run:
-    records = []
-    for number, (kind, name, shape, dtype) in enumerate(windows.names):
-        regions = windows.regions[number]
-        owners = range(job.ranks) if kind == "window" else [len(regions) - 1]
-        memory = {owner: regions[owner] for owner in owners}
-        broken = []
-        for owner, region in memory.items():
-            offset = region.broken_guard()
-            if offset is not None:
-                broken.append((owner, offset))
-        nbytes = region.nbytes
-        itemsize = ITEMSIZE[dtype]
-        records.append(
-            WindowRecord(number, name, kind, shape, DTYPE_NAME[dtype], nbytes, itemsize, memory, broken)
-        )
     return Run(
         ranks=job.ranks,
         raw=simulation.events,
-        names=records,
+        memory=functools.partial(_memory, windows, job.ranks),
+        guards_intact=all(
+            region.intact() for regions in windows.regions for region in regions
+        ),
         results=[lane.result for lane in simulation.lanes],
         observed=observed,
         expected=None,

@@ -7,6 +7,7 @@ delivery; a get has two events, read and land.
 from __future__ import annotations
 
 from bisect import insort
+from collections import defaultdict
 from collections.abc import Sequence
 from hashlib import blake2b
 from heapq import heappop, heappush
@@ -73,7 +74,8 @@ class Deliveries(Waiting):
         for deviation in schedule:  # of two for the same operation the first counts
             if isinstance(deviation, Hold) and not eager:
                 self._holds.setdefault(deviation.op, deviation.until)
-        self._out: list[dict[int, InFlight]] = [{} for _ in range(size * size)]
+        # By issuer * size + target; a large world mostly leaves most pairs alone.
+        self._out: dict[int, dict[int, InFlight]] = defaultdict(dict)
         self._due: list[InFlight] = []
         self._held: list[InFlight] = []
         self._releases: list[tuple[int, int, InFlight]] = []

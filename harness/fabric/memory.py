@@ -119,13 +119,18 @@ class Region:
         """A copy of the payload."""
         return bytes(self.view[self.base : self.base + self.nbytes])
 
+    def intact(self) -> bool:
+        """Whether both guards hold what they held."""
+        return not self.base or (
+            self.data.startswith(_GUARD_BLOCK)
+            and self.data.startswith(_GUARD_BLOCK, self.base + self.nbytes)
+        )
+
     def broken_guard(self) -> int | None:
         """Offset, relative to the payload, of the first guard byte that was overwritten."""
-        if not self.base:
+        if self.intact():
             return None
         end = self.base + self.nbytes
-        if self.data.startswith(_GUARD_BLOCK) and self.data.startswith(_GUARD_BLOCK, end):
-            return None
         for start, stop in ((0, self.base), (end, end + GUARD_BYTES)):
             block = bytes(self.view[start:stop])
             if block != _GUARD_BLOCK:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -35,6 +35,9 @@ class OneRegion(Sequence[Region]):
     def __init__(self, rank: int, region: Region) -> None:
         self._rank = rank
         self._region = region
+
+    def __iter__(self) -> Iterator[Region]:
+        return iter((self._region,))
 
     def __len__(self) -> int:
         return self._rank + 1

@@ -1,6 +1,7 @@
 """What blocked lanes would do next, and that finding it out leaves no trace in the run."""
 
 import torch
+
 from harness import Plan, run, scenario
 
 NOTHING = {"reference": lambda size: [None] * size}
@@ -11,7 +12,7 @@ def each_waits_first(rank):
     cell = rank.window("flag", 1, torch.int32)
     peer = (rank.index + 1) % rank.size
     rank.wait(cell, 0, 1)
-    print("never said")
+    print("never said")  # noqa: T201
     rank.store(cell, 7)
     rank.quiet()
     rank.notify(cell, peer, 0, 1)
