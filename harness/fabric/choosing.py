@@ -57,7 +57,7 @@ class Choosing(Deliveries):
         The default run without deviations; `_next_deviating` is the same with them.
         """
         events = self.events
-        due = self._due
+        due = self.due
         limit = self._limit
         while not (self._deviating or self._parked):
             if len(events) >= limit:
@@ -89,7 +89,7 @@ class Choosing(Deliveries):
     def _next_deviating(self) -> Lane | None:
         """`_next` under a chooser, a guide, Holds, Preempts or parked lanes."""
         events = self.events
-        due = self._due
+        due = self.due
         while True:
             clock = len(events)
             if clock >= self._limit:
@@ -122,7 +122,7 @@ class Choosing(Deliveries):
 
     def _owners(self) -> tuple[list[Lane], list[InFlight]]:
         """The enabled owners, in owner order."""
-        ops = sorted(self._due + self._held, key=attrgetter("number")) if self._held else self._due
+        ops = sorted(self.due + self._held, key=attrgetter("number")) if self._held else self.due
         return [lane for lane in self.lanes if lane.enabled], ops
 
     def _explore(self, count: int) -> Owner:

@@ -104,7 +104,9 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
     job.derived = simulation.derived
     run = _finish(job, simulation, ranks, windows, world, observed, interposer)
     run.blocked = blocked
-    return run, simulation.ambient.drew
+    drew = simulation.ambient.drew
+    simulation.release()
+    return run, drew
 
 
 def _add_memory(program: HostProgram, windows: SharedWindows) -> None:

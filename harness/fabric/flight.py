@@ -26,11 +26,17 @@ from harness.record import VALUE_BYTES_MAX
 class InFlight:
     """A one-sided operation between issue and delivery; an owner of its own."""
 
-    __slots__ = (
-        "after", "atomic", "code", "data", "done", "enabled", "kind", "lane", "lasti", "local",
-        "mark", "nbytes", "number", "peer", "release", "signal", "source", "start", "target",
-        "value", "waiter", "window",
-    )
+    # What most operations leave as it is stands on the class: an InFlight is made for each of them.
+    value: Any = None  # put: the digest of its data
+    atomic: torch.dtype | None = None
+    source: tuple[Region, int] | None = None  # put_nbi: read at delivery
+    local: tuple[Region, int, int] | None = None  # get: where it lands (region, start, window)
+    signal: InFlight | None = None
+    after: InFlight | None = None
+    waiter: Lane | None = None
+    release = -1
+    enabled = False
+    done = False
 
     def __init__(
         self, number: int, kind: str, lane: Lane, peer: int, window: int, target: Region,
@@ -48,16 +54,6 @@ class InFlight:
         self.mark = mark
         self.code = code
         self.lasti = lasti
-        self.value: Any = None  # put: the digest of its data
-        self.atomic: torch.dtype | None = None
-        self.source: tuple[Region, int] | None = None  # put_nbi: read at delivery
-        self.local: tuple[Region, int, int] | None = None  # get: where it lands (region, start, window)
-        self.signal: InFlight | None = None
-        self.after: InFlight | None = None
-        self.waiter: Lane | None = None
-        self.release = -1
-        self.enabled = False
-        self.done = False
 
 
 _number = attrgetter("number")
@@ -76,7 +72,7 @@ class Deliveries(Waiting):
                 self._holds.setdefault(deviation.op, deviation.until)
         # By issuer * size + target; a large world mostly leaves most pairs alone.
         self._out: dict[int, dict[int, InFlight]] = defaultdict(dict)
-        self._due: list[InFlight] = []
+        self.due: list[InFlight] = []
         self._held: list[InFlight] = []
         self._releases: list[tuple[int, int, InFlight]] = []
 
@@ -101,7 +97,7 @@ class Deliveries(Waiting):
             if op.release > 0:
                 op.release += len(self.events)
         elif op.enabled:
-            self._due.append(op)  # it is the youngest, so the list stays in order
+            self.due.append(op)  # it is the youngest, so the list stays in order
             return
         if op.enabled:
             self._open(op)
@@ -110,10 +106,10 @@ class Deliveries(Waiting):
         """The delivery rules allow `op` from now on: due at once, or held."""
         release = op.release
         if release < 0 or 0 < release <= len(self.events):
-            if self._due and self._due[-1].number > op.number:
-                insort(self._due, op, key=_number)
+            if self.due and self.due[-1].number > op.number:
+                insort(self.due, op, key=_number)
             else:
-                self._due.append(op)
+                self.due.append(op)
             return
         self.applied += 1
         insort(self._held, op, key=_number)
@@ -130,55 +126,78 @@ class Deliveries(Waiting):
 
     def _deliver(self, op: InFlight) -> None:
         """Perform one event of an operation in flight."""
-        lane = op.lane
-        owner = self.size + op.number
+        kind = op.kind
+        if kind == "get":
+            self._fetch(op)
+            return
         region = op.target
         start = op.start
-        stop = start + op.nbytes
-        kind = "deliver"
-        window, peer, lo = op.window, op.peer, start - region.base
-        if op.kind == "get":
-            if op.data is None:
-                op.data = bytes(region.view[start:stop])
-                self.events.append(
-                    (owner, "read", window, peer, lo, lo + op.nbytes, digest(op.data), op.number,
-                     op.code, op.lasti)
-                )
-                return
-            assert op.local is not None
-            region, start, window = op.local
-            stop = start + op.nbytes
-            kind, peer, lo = "land", lane.index, start - region.base
-            region.view[start:stop] = op.data
-            value: Any = digest(op.data)
-        elif op.kind == "add":
-            total = region.cells[start >> 2] + op.data
-            value = ((total + 2147483648) & 4294967295) - 2147483648
-            region.cells[start >> 2] = value
-        elif op.kind == "set":
-            value = region.cells[start >> 2] = op.data
-        else:
-            data = op.data
+        nbytes = op.nbytes
+        if kind == "put":
             value = op.value
+            data = op.data
             if op.source is not None or op.atomic is not None:
-                if op.source is not None:
-                    source, begin = op.source
-                    data = bytes(source.view[begin : begin + op.nbytes])
-                if op.atomic is not None and data:
-                    data = _sum(region.view[start:stop], data, op.atomic)
+                data = self._late_data(op)
                 value = digest(data)
-            region.view[start:stop] = data
+            region.view[start : start + nbytes] = data
+        else:
+            value = op.data
+            slot = start >> 2
+            if kind == "add":
+                value += region.cells[slot]
+                if not -2147483648 <= value <= 2147483647:  # a cell wraps, as int32 does
+                    value = ((value + 2147483648) & 4294967295) - 2147483648
+            region.cells[slot] = value
+        lo = start - region.base
         self.events.append(
-            (owner, kind, window, peer, lo, lo + op.nbytes, value, op.number, op.code, op.lasti)
+            (self.size + op.number, "deliver", op.window, op.peer, lo, lo + nbytes, value, op.number,
+             op.code, op.lasti)
         )
-        self._close(op, lane)
+        self._close(op)
         if region.waiters:
             self.wake(region)
 
-    def _close(self, op: InFlight, lane: Lane) -> None:
+    def _late_data(self, op: InFlight) -> bytes:
+        """What a put_nbi or an atomic put writes, known only now."""
+        start = op.start
+        data: bytes = op.data
+        if op.source is not None:
+            source, begin = op.source
+            data = bytes(source.view[begin : begin + op.nbytes])
+        if op.atomic is not None and data:
+            data = _sum(op.target.view[start : start + op.nbytes], data, op.atomic)
+        return data
+
+    def _fetch(self, op: InFlight) -> None:
+        """The first event of a get reads at the target, the second lands."""
+        owner = self.size + op.number
+        nbytes = op.nbytes
+        if op.data is None:
+            region, start = op.target, op.start
+            op.data = bytes(region.view[start : start + nbytes])
+            lo = start - region.base
+            self.events.append(
+                (owner, "read", op.window, op.peer, lo, lo + nbytes, digest(op.data), op.number,
+                 op.code, op.lasti)
+            )
+            return
+        assert op.local is not None
+        region, start, window = op.local
+        region.view[start : start + nbytes] = op.data
+        lo = start - region.base
+        self.events.append(
+            (owner, "land", window, op.lane.index, lo, lo + nbytes, digest(op.data), op.number,
+             op.code, op.lasti)
+        )
+        self._close(op)
+        if region.waiters:
+            self.wake(region)
+
+    def _close(self, op: InFlight) -> None:
         """Take a delivered operation out, and open what it stood in front of."""
         op.done = True
-        due = self._due
+        lane = op.lane
+        due = self.due
         if due and due[0] is op:
             del due[0]
         elif op in due:
@@ -195,17 +214,20 @@ class Deliveries(Waiting):
                 del out[op.number]
                 if was_first:
                     self._open_fenced(out)
-        signal = op.signal
-        if signal is not None and not signal.enabled:
-            out = self._out[lane.index * self.size + signal.peer]
-            if next(iter(out)) >= signal.mark or next(iter(out)) == signal.number:
-                signal.enabled = True
-                self._open(signal)
-        waiter = op.waiter
-        if waiter is not None and waiter.blocked_on is not None:
-            self.unblock(waiter)
+            if op.signal is not None:
+                self._open_signal(op.signal)
+        elif op.waiter is not None and op.waiter.blocked_on is not None:
+            self.unblock(op.waiter)
         if lane.blocked_on is not None and not lane.outstanding and lane.blocked_on[0] == "quiet":
             self.unblock(lane)
+
+    def _open_signal(self, signal: InFlight) -> None:
+        """The data of a put_signal has arrived: its signal may, if no fence keeps it."""
+        if not signal.enabled:
+            first = next(iter(self._out[signal.lane.index * self.size + signal.peer]))
+            if first >= signal.mark or first == signal.number:
+                signal.enabled = True
+                self._open(signal)
 
     def _open_fenced(self, out: dict[int, InFlight]) -> None:
         """The oldest of one rank's operations to one target is gone: open what stood behind it."""

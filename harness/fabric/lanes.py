@@ -62,7 +62,7 @@ class Waiting:
         self.current: Lane = Lane(-1, size, lambda: None)  # until the first lane starts
         self.gate = True  # starting or stopping: points do not choose
         self._deviating = False
-        self._slow = True  # gated, deviating, or with parked lanes: not the default run's fast path
+        self.slow = True  # gated, deviating, or with parked lanes: not the default run's fast path
         self._enabled_lanes = 0
         self._parked: list[Lane] = []
         self._looked = 0
@@ -138,7 +138,7 @@ class Waiting:
         if not self._parked:
             self._looked = len(self.events)
         self._parked.append(lane)
-        self._slow = True
+        self.slow = True
 
     def _look(self, clock: int) -> None:
         """Let the polling lanes go on if something happened that may change what they read."""
@@ -154,7 +154,7 @@ class Waiting:
             lane.enabled = True
         self._enabled_lanes += len(self._parked)
         self._parked = []
-        self._slow = self._deviating or self.gate
+        self.slow = self._deviating or self.gate
 
     def clock(self) -> float:
         """Virtual seconds since the run began: a microsecond an event, plus what was slept."""

@@ -98,8 +98,16 @@ class Simulation(Choosing):
         if any(lane.state == "running" and lane not in self.polled for lane in self.lanes):
             if self.ended == "returned":
                 self.ended = "blocked"
-            self.gate = self._slow = True
+            self.gate = self.slow = True
             when_blocked()
+
+    def release(self) -> None:
+        """Break the world's reference cycles, so that it goes at once and not at some collection."""
+        for lane in self.lanes:
+            del lane.program
+            if lane.state != "new":
+                del lane.carrier
+        del self.ambient
 
     def _start(self) -> None:
         """Run each lane up to its first operation, in order."""
@@ -119,7 +127,7 @@ class Simulation(Choosing):
             if self.stopping:
                 return
         self._starting = self.gate = False
-        self._slow = self._deviating or bool(self._parked)
+        self.slow = self._deviating or bool(self._parked)
 
     def _enter(self, lane: Lane) -> None:
         self.current = lane
@@ -151,7 +159,7 @@ class Simulation(Choosing):
         """A lane's program ended with an error: the program's own, the world's or the harness's."""
         if not isinstance(error, Exception | SystemExit | Unwound | RankDied):
             self._interrupt = self._interrupt or error
-            self.stopping = self.gate = self._slow = True
+            self.stopping = self.gate = self.slow = True
         if self.stopping:  # whatever a program makes of Unwound is no failure of it
             lane.state = "unwound"
         elif lane.dying or isinstance(error, RankDied):
@@ -205,7 +213,7 @@ class Simulation(Choosing):
 
     def _unwind(self) -> None:
         """End every lane that has not ended, in order; `stopping` makes their operations raise."""
-        self.stopping = self.gate = self._slow = True
+        self.stopping = self.gate = self.slow = True
         for lane in self.lanes:
             if lane.state == "running":
                 if self.ended == "returned":
@@ -225,7 +233,7 @@ class Simulation(Choosing):
 
     def point(self, lane: Lane) -> None:
         """Return when `lane` is the owner that moves."""
-        if lane.enabled and not (self._slow or self._due) and len(self.events) < self._limit:
+        if lane.enabled and not (self.slow or self.due) and len(self.events) < self._limit:
             if self._enabled_lanes > 1:  # the default run: the current lane goes on
                 self.points += 1
             return

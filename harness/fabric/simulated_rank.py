@@ -189,7 +189,15 @@ class SimulatedRank(OneSided):
         held = region.cells[slot]
         lo = cell.offset + 4 * at
         lane.pending = ("wait", cell.number, self.index, lo, lo + 4)
-        if held >= value if reached else held == value:
+        holds = held >= value if reached else held == value
+        if holds and not (sim.slow or sim.due):  # nobody moves in between
+            sim.point(lane)
+            self._events.append(
+                (self.index, "wait", cell.number, self.index, lo, lo + 4, held, -1, self._code,
+                 self._lasti)
+            )
+            return
+        if holds:
             lane.blocked_on = ("wait", cell.number, slot, value, reached, at, self._code, self._lasti)
         else:
             sim.block(lane, ("wait", cell.number, slot, value, reached, at, self._code, self._lasti))
