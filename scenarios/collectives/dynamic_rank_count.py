@@ -24,19 +24,21 @@ scenario = Scenario(
         ),
         "missing_share_memory": "integrity/stale_private_memory",
         "non_contiguous_source": "exceptions/non_contiguous",
-        "notify_after_wait": "deadlock/missing_notify",
+        "notify_after_wait": "deadlock/cycle|deadlock/missing_notify",
         "offset_off_by_one": (
             "integrity/wrong_value|exceptions/out_of_bounds|integrity/unwritten_memory"
         ),
         "scalar_before_tensor": "exceptions/dispatch_error",
-        "skipped_barrier": "matching/missing_call|deadlock/missing_notify",
+        "skipped_barrier": (
+            "integrity/wrong_value|matching/missing_call|deadlock/missing_notify"
+        ),
         "threshold_off_by_one": (
             "deadlock/missing_notify|integrity/unwritten_memory|integrity/stale_value"
         ),
         "window_counts_ranks": "exceptions/out_of_bounds",
         "wrong_cell": "deadlock/wrong_cell|deadlock/missing_notify",
         "wrong_notify_op": "deadlock/missing_notify",
-        "wrong_peer": "deadlock/missing_notify|integrity/unwritten_memory|integrity/wrong_value",
+        "wrong_peer": "deadlock/missing_notify|deadlock/cycle|integrity/unwritten_memory|integrity/wrong_value",
         "wrong_shape": "integrity/wrong_value|integrity/unwritten_memory",
     },
     doc="Rung 7: an all-gather whose shapes follow the world size.",

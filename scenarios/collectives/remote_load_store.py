@@ -23,7 +23,10 @@ scenario = Scenario(
             "exceptions/out_of_bounds|integrity/wrong_value|integrity/unwritten_memory"
         ),
         "scalar_before_tensor": "exceptions/dispatch_error",
-        "skipped_barrier": "matching/missing_call",
+        "skipped_barrier": (
+            "integrity/unwritten_memory|matching/missing_call|integrity/wrong_value|"
+            "integrity/stale_value"
+        ),
         "window_counts_ranks": "exceptions/out_of_bounds",
         "wrong_peer": "integrity/wrong_value|integrity/unwritten_memory|integrity/stale_value",
         "wrong_shape": "integrity/wrong_value|integrity/unwritten_memory",

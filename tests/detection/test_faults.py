@@ -1,0 +1,41 @@
+"""Every bug fault that a scenario declares is found by a hunt, as declared; equivalent ones never are."""
+
+import pytest
+from harness import registry
+from harness.hunt import Order, hunt
+
+PLANS_MAX = 60
+EQUIVALENT_PLANS = 2_000
+DECLARED = [
+    (scenario.name, fault, expected)
+    for scenario in registry.scenarios().values()
+    for fault, expected in scenario.bug_faults.items()
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "expected"),
+    [row for row in DECLARED if not row[2].startswith("equivalent")],
+    ids=lambda value: value.split("|")[0],
+)
+def test_a_hunt_finds_what_is_declared(name, fault, expected):
+    for root in range(3):
+        found = hunt(Order(registry.find(name), root, faults=(fault,), plans_max=PLANS_MAX))
+        assert found.finding is not None, f"root seed {root}: nothing in {PLANS_MAX} plans"
+        assert found.finding.name in expected.split("|")
+        assert found.statistics.fired[fault] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "expected"), [row for row in DECLARED if row[2].startswith("equivalent: ")]
+)
+def test_an_equivalent_fault_fires_and_changes_nothing(name, fault, expected):
+    found = hunt(Order(registry.find(name), 1, faults=(fault,), plans_max=EQUIVALENT_PLANS))
+    assert found.finding is None
+    assert found.statistics.fired[fault] > EQUIVALENT_PLANS // 2
+
+
+def test_every_bug_fault_is_declared_somewhere():
+    """A fault that no scenario declares is one whose detection nothing shows."""
+    bugs = {name for name, fault in registry.faults().items() if fault.family == "bug"}
+    assert bugs <= {fault for _, fault, _ in DECLARED}
