@@ -26,7 +26,9 @@ def figure(
     return {"name": name, "value": value, "unit": unit, "goal": goal, "met": met}
 
 
-def run(names: Sequence[str] = (), *, full: bool = False) -> list[dict[str, Any]]:
+def run(
+    names: Sequence[str] = (), full: bool = False  # noqa: FBT001, FBT002
+) -> list[dict[str, Any]]:
     """Measure the named benchmarks (all by default); full: at the size the goals are stated for."""
     found: list[dict[str, Any]] = []
     for name in names or NAMES:
