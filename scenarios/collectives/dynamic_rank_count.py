@@ -38,7 +38,9 @@ scenario = Scenario(
         "window_counts_ranks": "exceptions/out_of_bounds",
         "wrong_cell": "deadlock/wrong_cell|deadlock/missing_notify",
         "wrong_notify_op": "deadlock/missing_notify",
-        "wrong_peer": "deadlock/missing_notify|deadlock/cycle|integrity/unwritten_memory|integrity/wrong_value",
+        "wrong_peer": (
+            "deadlock/missing_notify|deadlock/cycle|integrity/unwritten_memory|integrity/wrong_value"
+        ),
         "wrong_shape": "integrity/wrong_value|integrity/unwritten_memory",
     },
     doc="Rung 7: an all-gather whose shapes follow the world size.",

@@ -1,6 +1,7 @@
 """Every bug fault that a scenario declares is found by a hunt, as declared; equivalent ones never are."""
 
 import pytest
+
 from harness import registry
 from harness.hunt import Order, hunt
 
