@@ -38,6 +38,7 @@ SEARCH_RUNS_UNSCHEDULED = 12  # where the finding needed no schedule so far
 # A smaller program is worth so many deviations where there were fewer: stories must be readable.
 LONGEST_STORY = 3
 NTH_MAX = 4  # occurrences of a fault that are tried
+PLACES_MAX = 64  # places of a fault that are tried in a smaller program
 replace = msgspec.structs.replace
 
 
@@ -110,7 +111,25 @@ class _Search:
         holds = tuple(Hold(op) for op in range(default.run.operations))
         if holds and self.accept(replace(plan, schedule=holds)):
             return True
+        if self._placed(plan, default.run, holds):
+            return True
         return self._explored(plan, default.run, searches)
+
+    def _placed(self, plan: Plan, default: Run, holds: tuple[Hold, ...]) -> bool:
+        """The same with a plan's only fault at another place: its nth counts operations of the larger
+        program. In the default run, and with everything held if the best plan has a schedule."""
+        if len(plan.faults) != 1 or EVERY in (plan.faults[0].rank, plan.faults[0].nth):
+            return False
+        fault = plan.faults[0]
+        schedules = [(), holds] if self.best.plan.schedule else [()]
+        places = itertools.product(range(default.seen[0]), range(plan.ranks), schedules)
+        for nth, rank, schedule in itertools.islice(places, PLACES_MAX):
+            moved = replace(fault, rank=rank, nth=nth)
+            if moved != fault and self.accept(
+                replace(plan, faults=(moved,), schedule=schedule)
+            ):
+                return True
+        return False
 
     def _explored(self, plan: Plan, default: Run, searches: int) -> bool:
         """Search a schedule by the explorers; take it if it is not much longer than the best."""

@@ -84,7 +84,10 @@ def _covered(best: Plan, programs: list[Plan], limit: int, tried: int) -> str:
         parts.append(f"{' or '.join(named)} with up to {limit} deviation{plural}")
     if not parts:
         return "there is no smaller plan"
-    return f"none of the {tried} smaller plans shows it ({'; '.join(parts)})"
+    plans = "the only smaller plan does not show it"
+    if tried > 1:
+        plans = f"none of the {tried:,} smaller plans shows it"
+    return f"{plans} ({'; '.join(parts)})"
 
 
 class _Check:

@@ -141,9 +141,14 @@ class _Diagnosis:
         lanes = sorted(lane for lane, found in roots.items() if found == kind)
         first = lanes[0]
         culprit, message, events = self._message(kind, first, lanes)
-        lines = [self.direct[lane][1] for lane in lanes if lane in self.direct]
+        lines = [self.direct[lane][1] for lane in lanes[1:] if lane in self.direct]
         others = [lane for lane in self.blocked if lane not in lanes]
         lines += [self._line(self.blocked[lane]) for lane in (*lanes, *others)]
+        if kind in ("missing_notify", "cycle"):
+            for lane in lanes:
+                if self.blocked[lane].kind == "wait":
+                    lines += self.signals.idle_sets(self.blocked[lane])
+            lines += self.signals.unread()
         return finding(
             Deadlock.name, kind, culprit, message,
             sites=[blocked_site(self.blocked[lane]) for lane in lanes], evidence=lines,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sysconfig
+import traceback
 from collections.abc import Iterable
 from types import CodeType
 
@@ -57,17 +58,36 @@ def first_failure(run: Run, checker: str) -> Iterable[Finding]:
     code, lasti, operation = where(first)
     who = "host program" if first.lane < 0 else f"rank {first.lane}"
     kind = snake_case(type(first.error).__name__)
-    text = one_line(first.error)
+    text = one_line(first.error).removeprefix(f"{who}: ")
     deed = "raised"
     if isinstance(first.error, NoSchedulingPoint):
         deed, text = "reached no scheduling point", text or "it was looping when it was stopped"
     yield finding(
         checker, kind, first.lane, f"{who} {deed} at {place(code, lasti)}: {text}",
         sites=(site_of(code, lasti, operation),),
-        evidence=(f"{who} was the first to raise, in {operation}, at event {first.clock}",),
+        evidence=() if first.lane < 0 else (_first(run, first, operation),),
         events=() if first.lane < 0 else _raised_at(run, first),
-        traceback=first.traceback,
+        traceback=first.traceback if first.lane >= 0 else _of_host(first.error),
         consequences=[*_later(first, failures[1:]), *_stuck(run)],
+    )
+
+
+def _first(run: Run, failure: Failure, operation: str) -> str:
+    """`it raised in put, at event 33`; when others raised too: that it was the first."""
+    called = "in its own code" if operation == "raise" else f"in {operation}"
+    others = len(run.failures) > 1
+    who = f"rank {failure.lane} was the first to raise," if others else "it raised"
+    return f"{who} {called}, at event {failure.clock}"
+
+
+def _of_host(error: BaseException) -> str:
+    """The traceback of a host program without the harness's own frames, as ranks' tracebacks are."""
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(_PACKAGE)
+    ]
+    return "".join(traceback.format_list(frames)) + "".join(
+        traceback.format_exception_only(error)
     )
 
 
@@ -83,7 +103,8 @@ def _later(first: Failure, others: list[Failure]) -> list[str]:
         same = where(first)[:2] == (code, lasti) and type(failure.error) is type(first.error)
         lines.append(
             f"{'the same' if same else 'after it'}: rank {failure.lane} raised at "
-            f"{place(code, lasti)}: {one_line(failure.error)}"
+            f"{place(code, lasti)}: "
+            + one_line(failure.error).removeprefix(f"rank {failure.lane}: ")
         )
     return lines
 

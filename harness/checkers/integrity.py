@@ -3,16 +3,19 @@ window.
 
 Results of ranks that never returned are not judged. One finding a run, about the first wrong rank;
 the others are evidence. The kind says as much as the record proves: private copies, a wrong shape,
-unwritten memory (poison in the result, or read for it), a stale value (see reads.py), else a wrong
-value.
+unwritten memory (poison in the result, or read for it), a stale value (see reads.py and sums.py),
+else a wrong value. Why it came so is looked for in causes.py and elsewhere.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.checkers.reads import Reads
+from harness.checkers.causes import cause_of
+from harness.checkers.elsewhere import Stray, last_store, misread, place_of, stray, unstored
+from harness.checkers.reads import Proof, Reads
 from harness.checkers.results import Wrong, wrong_results
+from harness.checkers.sums import due, first_blank, poisoned, spread, summed
 from harness.checkers.wording import actor, finding, unreturned
 from harness.finding import Finding
 from harness.record import Run, WindowRecord
@@ -39,32 +42,69 @@ class Integrity:
             yield self._results(run, wrong)
 
     def _results(self, run: Run, wrong: list[Wrong]) -> Finding:
-        first = wrong[0]
-        lines = [str(entry) for entry in wrong[:_WRONG_SHOWN]]
+        first = _origin(run, wrong)
+        others = [entry for entry in wrong if entry is not first]
+        more = [str(entry) for entry in others[: _WRONG_SHOWN - 1]]
         if len(wrong) > _WRONG_SHOWN:
-            lines.append(f"… and {len(wrong) - _WRONG_SHOWN} more wrong results")
+            more.append(f"… and {len(wrong) - _WRONG_SHOWN} more wrong results")
         if run.private:
             names = ", ".join(repr(name) for name in run.private)
+            plural = "s" if len(run.private) > 1 else ""
             return finding(
                 self.name, "stale_private_memory", first.rank,
-                f"{first}; every rank had a private copy of host tensor {names}", evidence=lines,
+                f"{first}; every rank had a private copy of host tensor{plural} {names}",
+                evidence=more,
             )
         if first.index < 0:
-            return finding(self.name, "wrong_shape", first.rank, str(first), evidence=lines)
-        proof = Reads(run, first.rank).proof(first) if first.rank >= 0 else None
-        if proof is None:
+            return finding(self.name, "wrong_shape", first.rank, str(first), evidence=more)
+        if first.rank < 0 or not first.given_bytes:
             kind = "unwritten_memory" if first.poison else "wrong_value"
-            return finding(self.name, kind, first.rank, str(first), evidence=lines)
-        kind = "wrong_value" if proof.late else "stale_value"
+            return finding(self.name, kind, first.rank, str(first), evidence=more)
+        return self._explained(run, first, more)
+
+    def _explained(self, run: Run, first: Wrong, more: list[str]) -> Finding:
+        """The finding about one element, with what the record proves of it."""
+        kind = "unwritten_memory" if first.poison else "wrong_value"
+        place = place_of(run, first)
+        stored = last_store(run, place) if place is not None else None
+        if place is not None and stored is None:
+            lines, marks = unstored(run, place, first.rank)
+            return finding(
+                self.name, kind, first.rank, f"{first}; its place was never written",
+                evidence=[*lines, *more], events=marks, because="result_unwritten",
+            )
+        reads = Reads(run, first.rank)
+        proof, found, value = _why(reads, first, stored[0] if stored else len(run.raw))
+        if proof is None:
+            if stored is not None:
+                more = [f"it was last written by {actor(run, stored[1])}, event {stored[0]}", *more]
+            return finding(
+                self.name, kind, first.rank, str(first), evidence=more,
+                events=[stored[0]] if stored else [],
+            )
+        marks = proof.marks()
+        if found is not None:
+            known = run.names[proof.read.window]
+            dtype = str(first.dtype)[6:]
+            where = (known.number, proof.read.peer, proof.lo)
+            lines = [proof.what(run), found.line(run, value, dtype, where)]
+            because = "elsewhere"
+            marks += [found.at, reads.issued.get(found.event.number, found.at)]
+        else:
+            because, why, more_marks = cause_of(run, proof)
+            lines = [*proof.lines(run), *why]
+            marks += more_marks
+        if proof.write is not None:
+            kind = "wrong_value" if proof.late else "stale_value"
         if proof.unwritten or first.poison:
             kind = "unwritten_memory"
-        sites = [run.site(proof.read)]
+        sites = [run.site(proof.read)] if proof.unwritten or proof.write is not None else []
         if proof.late and proof.write is not None:
             sites.append(run.site(proof.write))
+        when = f", {proof.when(run)}" if proof.unwritten or proof.write is not None else ""
         return finding(
-            self.name, kind, first.rank,
-            f"{first}; read by {actor(run, proof.read)}, {proof.when(run)}",
-            sites=sites, evidence=[*proof.lines(run), *lines], events=proof.marks(),
+            self.name, kind, first.rank, f"{first}; read by {actor(run, proof.read)}{when}",
+            sites=sites, evidence=[*lines, *more], events=marks, because=because,
         )
 
     def _guard(self, run: Run, known: WindowRecord) -> Finding:
@@ -82,10 +122,50 @@ class Integrity:
                     sites=(run.site(event),),
                     evidence=(
                         f"it wrote bytes {event.lo}..{event.hi} at event {index}; the memory has "
-                        f"{known.nbytes}",
+                        f"{known.nbytes} bytes",
                     ),
                     events=(index,),
                 )
         return finding(self.name, "guard_overwritten", rank, what)
 
 
+def _origin(run: Run, wrong: list[Wrong]) -> Wrong:
+    """The first wrong result; of NaNs that spread from rank to rank, the first one whose rank itself
+    read unwritten memory."""
+    first = wrong[0]
+    if not first.poison or run.private or first.rank < 0:
+        return first
+    for entry in wrong[:_WRONG_SHOWN]:
+        place = place_of(run, entry)
+        stored = last_store(run, place) if place is not None else None
+        if not entry.poison or (place is not None and stored is None):
+            continue
+        reads = Reads(run, entry.rank)
+        proof, _, _ = _why(reads, entry, stored[0] if stored else len(run.raw))
+        if proof is not None and proof.unwritten:
+            return entry
+    return first
+
+
+def _why(
+    reads: Reads, wrong: Wrong, stored_at: int
+) -> tuple[Proof | None, Stray | None, bytes]:
+    """The read behind a wrong result, as far as the record proves one; where the value that was due
+    went instead, and that value."""
+    for end in reads.ends(wrong, stored_at):
+        reads.end = end
+        proof = reads.copied(wrong) or (poisoned if wrong.poison else summed)(reads, wrong)
+        if proof is not None:
+            return proof, None, b""
+        if wrong.poison:
+            for blank, value in due(reads, wrong):
+                found = stray(reads, blank, value)
+                if found is not None:
+                    return blank, found, value
+            proof = spread(reads, wrong) or first_blank(reads, wrong)
+            if proof is not None:
+                return proof, None, b""
+        misplaced = misread(reads, wrong)
+        if misplaced is not None:
+            return *misplaced, wrong.expected_bytes
+    return None, None, b""

@@ -33,6 +33,7 @@ class Wrong:
     all_given: bytes = b""
     all_expected: bytes = b""
     dtype: torch.dtype | None = None
+    address: int = 0  # of the first wrong element, to find it in a host tensor
 
     @property
     def poison(self) -> bool:
@@ -42,10 +43,14 @@ class Wrong:
     def __str__(self) -> str:
         if self.index < 0:
             return f"{self.label!r} of rank {self.rank}: {self.why}"
-        return (
+        text = (
             f"{self.label!r} of rank {self.rank}: element {self.index} is {self.given}, expected "
-            f"{self.expected}; {self.count} of {self.numel} elements are wrong"
+            f"{self.expected}"
         )
+        if self.numel > 1:
+            verb = "is" if self.count == 1 else "are"
+            text += f"; {self.count} of {self.numel} elements {verb} wrong"
+        return text
 
 
 def is_poison(data: bytes) -> bool:
@@ -104,7 +109,7 @@ def compare(label: str, rank: int, given: Any, expected: Any, tolerance: float) 
         return Wrong(
             label, rank, at, left[at].item(), right[at].item(), len(bad), left.numel(), "",
             _bytes(left[at : at + 1]), _bytes(right[at : at + 1]), _bytes(left), _bytes(right),
-            left.dtype,
+            left.dtype, left.data_ptr() + at * left.element_size(),
         )
     if isinstance(given, list | tuple):
         wrong = [i for i, (g, e) in enumerate(zip(given, expected, strict=True))

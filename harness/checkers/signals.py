@@ -15,6 +15,7 @@ from harness.checkers.cells import Cell, Cells, Write
 from harness.checkers.wording import actor, elements
 from harness.record import Blocked, Run
 
+_UNREAD_MAX = 2
 Direct = tuple[str, str, int, tuple[int, ...]]  # kind, why, rank to look at, events
 
 
@@ -201,6 +202,32 @@ class Signals:
                 if amount == deficit:
                     return mine[-1]
         return None
+
+    def idle_sets(self, blocked: Blocked) -> list[str]:
+        """Notifies with Set that did not raise the awaited cell, where an add would have."""
+        return [
+            f"{actor(self.run, write.event)} set it to {write.after} at event {write.index}, when "
+            f"it held {write.before}"
+            for write in self.cell(blocked).writes
+            if write.how == "set" and write.after <= write.before
+        ][:_UNREAD_MAX]
+
+    def unread(self) -> list[str]:
+        """Notifies to cells that no wait of this run has looked at, in windows that are waited on;
+        nothing where such cells are many, as they then belong to the program."""
+        windows = {b.window for b in self.waits}
+        lines = []
+        for window in sorted(windows):
+            for cell in self.cells.in_window(window):
+                if cell.counts() and not self._awaited(cell):
+                    last = [write for write in cell.writes if write.notifies][-1]
+                    lo = cell.key[2]
+                    there = elements(self.run, window, lo, lo + 4)
+                    lines.append(
+                        f"{actor(self.run, last.event)} went to {there} of rank {cell.key[1]}, "
+                        "which no wait has looked at so far"
+                    )
+        return lines if len(lines) <= _UNREAD_MAX else []
 
     def _awaited(self, cell: Cell) -> bool:
         waiting = {(b.window, b.lane, b.lo) for b in self.waits}

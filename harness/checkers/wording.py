@@ -19,10 +19,13 @@ _FORMATS = {
 def finding(
     checker: str, kind: str, rank: int, message: str, *, sites: Iterable[Site] = (),
     evidence: Iterable[str] = (), events: Iterable[int] = (), traceback: str = "",
-    consequences: Iterable[str] = (),
+    consequences: Iterable[str] = (), because: str = "",
 ) -> Finding:
-    """A finding with sorted sites and the table's likely cause and remedy."""
-    cause, remedy = likely(f"{checker}/{kind}")
+    """A finding with sorted sites and the table's likely cause and remedy.
+
+    because: a row of the table of causes that the record proves.
+    """
+    cause, remedy = likely(f"{checker}/{kind}", because)
     return Finding(
         checker=checker, kind=kind, rank=rank, message=message, sites=tuple(sorted(set(sites))),
         evidence=tuple(evidence), cause=cause, remedy=remedy, events=tuple(sorted(set(events))),
@@ -62,6 +65,20 @@ def decoded(data: bytes, dtype: str) -> list[Any]:
     if code is None or len(data) % struct.calcsize(code):
         return []
     return list(struct.unpack(f"<{len(data) // struct.calcsize(code)}{code}", data))
+
+
+def encoded(value: float, dtype: str) -> bytes:
+    """The bytes of one element, or b"" where struct does not know the dtype or it does not fit."""
+    code = _FORMATS.get(dtype)
+    try:
+        return struct.pack(f"<{code}", value if code in ("f", "d", "e") else int(value))
+    except (struct.error, OverflowError, ValueError):
+        return b""
+
+
+def of_rank(run: Run, event: Event) -> str:
+    """` of rank 1` where the memory has a part for each rank, else nothing."""
+    return f" of rank {event.peer}" if run.names[event.window].kind == "window" else ""
 
 
 def shown(values: Sequence[Any]) -> str:

@@ -1,7 +1,8 @@
 """One table: symptom (`checker/kind`) → likely cause → remedy, as findings and the log doctor
 print it.
 
-What stands here is likely, not proven: the proof is a finding's evidence. Not modelled: causes
+What stands in LIKELY is likely, not proven: the proof is a finding's evidence. A row of BECAUSE is
+chosen by a checker that has seen it in the record. Not modelled: causes
 that need the program's source. Exceptions are looked up under the error's own name.
 """
 
@@ -95,6 +96,21 @@ LIKELY: dict[str, tuple[str, str]] = {
         "a loop calls no rank operation, or native code never returns",
         "poll with rank.load or wait, not on a Python variable",
     ),
+    "races/unordered_read": (
+        "no order stands between a write and a read of the same bytes; another schedule swaps them",
+        "add the missing edge: fence (or quiet) and notify behind the first, wait before the second",
+    ),
+    "races/unordered_write": (
+        "no order stands between two writes of the same bytes; which one stays is chance",
+        "let the second writer wait for the first, or give each its own place",
+    ),
+    "races/source_reused": (
+        "the local buffer of a put_nbi or get_nbi is in use until quiet", "quiet before touching it"
+    ),
+    "races/possible_erasure": (
+        "a cell is set or reset while a notify to it may be on its way",
+        "count on with epochs, take back with a notify of the negative amount, or use two cells in turn",
+    ),
     "exceptions/out_of_bounds": (
         "an offset or a size is wrong, or a size was given in ranks where bytes are due",
         "offsets and shapes count elements; alloc(nbytes) counts bytes",
@@ -128,6 +144,55 @@ LIKELY: dict[str, tuple[str, str]] = {
 }
 
 
-def likely(name: str) -> tuple[str, str]:
-    """Likely cause and remedy of `checker/kind`; empty texts where the table has no row."""
-    return LIKELY.get(name, ("", ""))
+# Causes that a record can prove, under the names that checkers give them.
+BECAUSE: dict[str, tuple[str, str]] = {
+    "overtaken": (
+        "the notify overtook the put that it announces: no fence stands between them",
+        "rank.fence() between the put and its notify, or put_signal, which orders its own signal",
+    ),
+    "met_in_flight": (
+        "the ranks met while the write was in flight: sync completes no one-sided operation",
+        "quiet before the sync, or barrier, which is the two of them",
+    ),
+    "own_in_flight": (
+        "the rank read what an operation of its own, still in flight, had to write",
+        "wait for a notify that follows it, or rank.quiet() before the read",
+    ),
+    "get_in_flight": (
+        "the landing memory of a get_nbi was read before the get was complete",
+        "rank.quiet() between get_nbi and the read; a fence completes nothing",
+    ),
+    "in_flight": (
+        "the write was in flight: nothing that the reader waited for told that it was delivered",
+        "let the writer quiet (for one target a fence will do) before it tells the reader, and the "
+        "reader wait for that",
+    ),
+    "not_begun": (
+        "nothing made the reader wait until the writer had written",
+        "order the read after the write: notify and wait, or a barrier, between them",
+    ),
+    "reused": (
+        "the memory was written again before the reader had read it",
+        "let the writer wait until the reader has read (a notify back, or a barrier) before it "
+        "writes there again",
+    ),
+    "elsewhere": (
+        "the value was written to another place than it is read from: an offset, peer or base is "
+        "off in one of the two",
+        "compare offset, peer and base of the accesses above",
+    ),
+    "never_written": (
+        "nobody wrote there: the write is missing, is too short or went elsewhere",
+        "compare offset, extent and peer of the read with the writes to that window",
+    ),
+    "result_unwritten": (
+        "no store reached the place of the result: it is missing, is too short or went elsewhere",
+        "compare offset and extent of the stores to that tensor with the rank's place in it",
+    ),
+}
+
+
+def likely(name: str, because: str = "") -> tuple[str, str]:
+    """Likely cause and remedy of `checker/kind`, or the more specific ones of `because`; empty
+    texts where the table has no row."""
+    return BECAUSE[because] if because else LIKELY.get(name, ("", ""))

@@ -66,7 +66,9 @@ def wordings(run: Run, event: Event) -> list[str]:
         sign = " " if value[0] == "+" or value.startswith("set ") else " = "
         if event.kind in _WRITES:
             sign = " := "
-        texts.insert(0, f"{full} {memory}{sign}{value}")
+        short = [f"{name} {bare}{sign}{value}", f"{name}{sign}{value}"]
+        short = [] if number or event.kind == "wait" else short
+        texts[:0] = [f"{full} {memory}{sign}{value}", *short]
     return texts
 
 

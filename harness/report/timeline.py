@@ -36,6 +36,8 @@ def timeline(
     run: Run, finding: Finding, *, width: int = 80, rows_max: int | None = ROWS_MAX
 ) -> list[str]:
     """The lines of the timeline; rows_max None draws every event."""
+    if not run.raw:
+        return ["no rank had begun"]
     marked = [index for index in finding.events if index < len(run.raw)]
     edges, needed = _missing(run, finding, marked)
     chosen = _chosen(run, finding, {*marked, *needed}, edges, rows_max)
@@ -75,13 +77,16 @@ def _missing(run: Run, finding: Finding, marked: list[int]) -> tuple[list[_Edge]
     if finding.kind in BEFORE:
         for index in marked:
             if run.events[index].kind in READS:
-                edge, more = _later_write(run, index)
+                edge, more = _later_write(run, index, marked)
                 edges += edge
                 needed |= more
+    elif finding.checker == "integrity":
+        edges += _replaced(run, marked)
     elif finding.checker == "lifetime" and len(marked) > 1:
         late, early = marked[-1], marked[-2]
         lane = run.lane_of(run.events[early])
-        edges.append(_Edge(early, lane, [f"x-> before it: event {late}", f"x-> event {late}"]))
+        texts = [f"x-> event {late} was to come first", f"x-> first: {late}"]
+        edges.append(_Edge(early, lane, texts))
     end = len(run.raw) - 1
     for blocked in (*run.blocked, *run.livelock):
         texts = [f"x-> {blocked.kind} never ends", f"x-> {blocked.kind}"]
@@ -98,13 +103,28 @@ def _missing(run: Run, finding: Finding, marked: list[int]) -> tuple[list[_Edge]
     return edges, needed
 
 
-def _later_write(run: Run, index: int) -> tuple[list[_Edge], set[int]]:
-    """The first write of the bytes that a marked read saw too early."""
+def _replaced(run: Run, marked: list[int]) -> list[_Edge]:
+    """What replaced the bytes of a marked read before it came, at the place where it did so."""
+    for read_at in marked:
+        read = run.events[read_at]
+        for at in marked if read.kind in READS else ():
+            write = run.events[at]
+            if at < read_at and write.kind in WRITES and _overlap(read, write):
+                reader = run.lane_of(read)
+                texts = [f"x-> rank {reader} reads only at {read_at}", f"x-> read at {read_at}"]
+                return [_Edge(at, write.peer, texts)]
+    return []
+
+
+def _later_write(
+    run: Run, index: int, marked: list[int]
+) -> tuple[list[_Edge], set[int]]:
+    """The marked write of the bytes that a marked read saw too early."""
     read = run.events[index]
     lane = run.lane_of(read)
     for later in range(index + 1, len(run.raw)):
         event = run.events[later]
-        if event.kind not in WRITES or not _overlap(read, event):
+        if later not in marked or event.kind not in WRITES or not _overlap(read, event):
             continue
         by = run.lane_of(event)
         if by == lane and event.kind == "store":
@@ -221,7 +241,8 @@ class _Drawing:
                 lines.append(_gap(self.run, before, index, self.left))
             sign = "*" if index in marked else " "
             number = str(index).rjust(self.left - 3)
-            lines.append(f"{sign}{number}  {self._event(index)}".rstrip())
+            text = self._event(index, wide=index in marked)
+            lines.append(f"{sign}{number}  {text}".rstrip())
             lines += [self._edge(edge) for edge in edges if edge.after == index]
             before = index
         if before < len(self.run.raw) - 1:
@@ -229,11 +250,13 @@ class _Drawing:
         lines += [self._edge(edge) for edge in edges if edge.after not in shown]
         return lines
 
-    def _event(self, index: int) -> str:
+    def _event(self, index: int, *, wide: bool) -> str:
+        """One event in its column. wide: it may go on to the right of it, where nothing stands."""
         event = self.run.events[index]
         lane = self.run.lane_of(event)
         if event.kind not in DELIVERIES:
-            text = fitting(wordings(self.run, event), self.cell - 1)
+            room = self.width - self.at[lane] if wide else self.cell - 1
+            text = fitting(wordings(self.run, event), room)
             return " " * (self.at[lane] - self.left) + text
         source, target = lane, event.peer
         if event.kind == "land":

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from faults.environment import Crash
 from faults.ordering import DroppedFence
-from harness import Hold, PeerLost, Plan, Preempt, Scenario, run, scenario, values
+from harness import Hold, PeerLost, Plan, Preempt, Scenario, registry, run, scenario, values
 from harness.hunt import Order, hunt
 from harness.minimise import minimise
 from harness.proof import lateness, prove
@@ -114,7 +114,7 @@ def test_a_missing_fence_at_eight_ranks_shrinks_to_two_and_is_proven():
     assert small.outcome.plan == LEAST
     assert small.proven
     assert small.why == (
-        "none of the 1 smaller plans shows it (the same program with fewer deviations)"
+        "the only smaller plan does not show it (the same program with fewer deviations)"
     )
 
 
@@ -315,3 +315,25 @@ def test_lateness_counts_the_events_between():
     for until in (0, 1, 2, 3):
         held = msgspec.structs.replace(plan, schedule=(Hold(0, until),) if until else ())
         assert lateness(execute_plan(held, unfenced).raw, 0, 2) == until
+
+
+def test_a_fault_moves_to_a_place_that_a_smaller_program_has():
+    """Its nth counts operations of the larger program; the smaller one has fewer of them."""
+    rung = registry.find("collectives.dynamic_rank_count")
+    fault = registry.faults()["wrong_peer"](rank=2, nth=15)
+    plan = Plan(scenario=rung.name, params=rung.params(), ranks=4, faults=(fault,))
+    small = minimised(plan, rung, seconds=60.0)
+    assert small.proven
+    assert small.outcome.plan.ranks == 2
+    assert len(small.outcome.plan.faults) == 1
+    assert small.outcome.plan.faults[0] != fault
+
+
+def test_a_barrier_of_neighbours_shrinks_from_eight_ranks_to_three():
+    """NaNs of unwritten memory have spread in the large world; their origin is the identity."""
+    mesh = registry.find("collectives.allreduce_mesh")
+    plan = Plan(scenario=mesh.name, params=mesh.params(), ranks=8, bug="neighbours_only")
+    small = minimised(plan, mesh, seconds=60.0)
+    assert small.proven
+    assert small.outcome.plan.ranks == 3
+    assert small.outcome.plan.params.sizes == (1,)

@@ -331,3 +331,41 @@ def raises(rank) -> None:
 
 def test_after_an_exception_blocked_lanes_are_no_deadlock(judge):
     only(judge(raises, 3), "exceptions/value_error")
+
+
+@made
+def to_the_next_cell(rank) -> None:
+    cell = rank.window("sig", 3, INT)
+    rank.notify(cell, (rank.index + 1) % rank.size, 1 if rank.index == 0 else 0, 1)
+    rank.wait(cell, 0, 1)
+    rank.wait(cell, 2, 0)
+
+
+def test_a_notify_to_a_cell_that_no_wait_has_looked_at_is_evidence(judge):
+    (finding,) = judge(to_the_next_cell, 2).findings
+    text = "\n".join(finding.evidence)
+    assert "rank 0's notify #" in text
+    assert "went to 'sig'[1] of rank 1, which no wait has looked at so far" in text
+
+
+@made
+def set_once(rank) -> None:
+    cell = rank.window("sig", 1, INT)
+    peer = (rank.index + 1) % rank.size
+    rank.notify(cell, peer, 0, 1)
+    rank.wait(cell, 0, 1)
+    rank.notify(cell, peer, 0, 1, op=NotifyOp.Set if rank.index == 0 else NotifyOp.AtomicAdd)
+    rank.wait(cell, 0, 2)
+
+
+def test_a_set_that_raised_nothing_is_evidence(judge):
+    finding = only(judge(set_once, 2), "deadlock/missing_notify")
+    assert finding.rank == 0
+    (line,) = [line for line in finding.evidence if "set it to 1" in line]
+    assert line.startswith("rank 0's notify #")
+    assert line.endswith("when it held 1")
+
+
+def test_evidence_does_not_repeat_the_finding(judge):
+    (finding,) = judge(to_the_next_cell, 2).findings
+    assert not any(line in finding.message for line in finding.evidence)

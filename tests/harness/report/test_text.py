@@ -73,8 +73,8 @@ Timeline
   event rank 0                              rank 1
    ...  7 events of window allocation
   *  7  put #0 -> 1 inbox[0:2] := [1, 65]
-     8  notify #1 -> 1 flag[0] +1
-     9  #1 -------------------------------> flag[0] := 1
+  *  8  notify #1 -> 1 flag[0] +1
+  *  9  #1 -------------------------------> flag[0] := 1
    ...  1 event of window allocation
     11                                      put #2 -> 0 inbox[0:2] := [2, 66]
     12  inbox[0:2] := [2, 66] <------------ #2

@@ -81,3 +81,28 @@ def test_no_event_at_all_is_drawn_as_nothing():
     outcome = run(plan, scenario=scenario)
     assert outcome.run.raw == []
     assert rows(timeline(outcome.run, outcome.findings[0])) == []
+    assert timeline(outcome.run, outcome.findings[0]) == ["no rank had begun"]
+
+
+def test_a_read_that_came_too_late_has_its_edge_at_the_write():
+    mesh = registry.find("collectives.allreduce_mesh")
+    plan = Plan(
+        scenario=mesh.name, params=mesh.params(sizes=(1, 1)), ranks=2, bug="missing_second_barrier"
+    )
+    outcome = run(plan, scenario=mesh)
+    (finding,) = outcome.findings
+    lines = timeline(outcome.run, finding)
+    (edge,) = (at for at, line in enumerate(lines) if "x->" in line and "rank" in line)
+    write = next(i for i in finding.events if outcome.run.events[i].kind == "store")
+    assert lines[edge].strip() == f"x-> rank 0 reads only at {max(finding.events)}"
+    assert lines[edge - 1].startswith(f"* {write} ")
+
+
+def test_a_marked_event_keeps_its_value_in_narrow_columns():
+    mesh = registry.find("collectives.allreduce_mesh")
+    plan = Plan(scenario=mesh.name, params=mesh.params(), ranks=4, bug="missing_barrier")
+    outcome = run(plan, scenario=mesh)
+    lines = timeline(outcome.run, outcome.findings[0])
+    marked = [line for line in lines if line.startswith("*") and "remote_load" in line]
+    assert any(line.endswith("= poison") for line in marked)
+    assert max(map(len, lines)) <= 80
