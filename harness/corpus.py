@@ -77,7 +77,7 @@ class Replayed:
     """A seed, run again. finding: the expected one if it shows, else the first other one.
 
     problem: why this is not what the seed's status promises, in one line ("" when it is). stale:
-    the problem is that faults or deviations of a fixed seed no longer take effect.
+    the problem is that faults or deviations of the seed no longer take effect.
     """
 
     seed: Seed
@@ -312,6 +312,12 @@ def replay(seed: Seed, where: str, fabric: str = "simulated") -> Replayed:
     if seed.status == "open":
         if finding is None and first is not None:
             problem = f"shows {first.identity} instead of {seed.finding.identity}"
+        elif finding is None and idle:
+            stale = True
+            problem = (
+                f"no longer shows {seed.finding.identity}, but {'; '.join(idle)}: that proves "
+                "nothing, so hunt for it anew"
+            )
         elif finding is None:
             problem = (
                 f"no longer shows {seed.finding.identity}: cured? run `rankfault seeds fix "

@@ -6,7 +6,8 @@ crash. The first parameter set is the scenario's defaults in a world of four, wh
 first. All randomness follows from the root seed; the same root seed and limits hunt the same plans,
 whatever modules are imported and whatever Hypothesis profile is in force.
 
-A failing run that an explorer chose is converted to deviations before anything else happens to it.
+A failing run that an explorer chose is converted to deviations before anything else happens to it, and
+the plan of a finding is run once more (repeat.py).
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from harness.errors import UnknownName, UsageError
 from harness.finding import Finding, Outcome
 from harness.plan import Deviation, Fault, Hold, Plan, Preempt, Visibility
 from harness.record import Run
+from harness.repeat import settled
 from harness.run import explore, lowered, run
 from harness.scenario import Scenario
-from harness.schedule import PCT, POS, Chooser, PausedRank, RandomWalk, SlowRank, deviations_of
+from harness.schedule import PCT, POS, Chooser, PausedRank, RandomWalk, SlowRank
 from harness.schedule.convert import holds_of
 from harness.strategy import drawn, environment_faults, fault_values, plans, ranks_of
 
@@ -144,8 +146,9 @@ def hunt(
             on_plan(statistics)
         wanted = next((f for f in outcome.findings if order.until.meets(f)), None)
         if wanted is not None:
-            settled = _settled(attempt, outcome, order)
-            return Hunt(order, statistics, settled, wanted, attempt.explorer)
+            explored = attempt.chooser is not None
+            outcome = settled(outcome, wanted, order.scenario, explored=explored)
+            return Hunt(order, statistics, outcome, wanted, attempt.explorer)
         statistics.passed_over.update(f.name for f in outcome.findings)
     statistics.seconds = now() - started
     return Hunt(order, statistics, None, None)
@@ -155,14 +158,6 @@ def _run(attempt: _Attempt, order: Order) -> Outcome:
     if attempt.chooser is None:
         return run(attempt.plan, scenario=order.scenario)
     return explore(attempt.plan, order.scenario, attempt.chooser)
-
-
-def _settled(attempt: _Attempt, outcome: Outcome, order: Order) -> Outcome:
-    """The same outcome as a plan that needs no explorer."""
-    if attempt.chooser is None:
-        return outcome
-    schedule = deviations_of(attempt.plan, order.scenario, outcome.run)
-    return run(replace(attempt.plan, schedule=schedule), scenario=order.scenario)
 
 
 def _count(statistics: Statistics, attempt: _Attempt, outcome: Outcome) -> None:

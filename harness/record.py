@@ -204,6 +204,10 @@ class Run:
     tolerance: float = 0.0
     seen: list[int] = field(default_factory=list)  # operations that matched each fault of the plan
     private: list[str] = field(default_factory=list)  # host tensors seen as private copies
+    # What an event has no room for. awaited: by index of a wait, its value and whether it is >= (or
+    # ==). sources: by number of a put from a window or buffer, that memory and the byte offset in it.
+    awaited: dict[int, tuple[int, bool]] = field(default_factory=dict)
+    sources: dict[int, tuple[int, int]] = field(default_factory=dict)
     _names: list[WindowRecord] | None = None
     _events: list[Event] | None = None
     _issued: dict[int, Event] | None = None

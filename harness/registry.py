@@ -96,6 +96,13 @@ def find(name: str) -> Scenario:
     return known[name]
 
 
+def find_all(name: str) -> list[Scenario]:
+    """What `name` may hunt: the scenario called so, or every scenario in a user's file."""
+    if name.endswith(".py"):
+        return list(_in_file(name).values())
+    return [find(name)]
+
+
 def mutant_of(scenario: Scenario, name: str | None) -> Mutant | None:
     """The scenario's mutant called `name` (None: the twin)."""
     if name is None:
@@ -111,10 +118,22 @@ _loaded: dict[tuple[str, str], dict[str, Scenario]] = {}
 def from_file(name: str) -> Scenario:
     """The scenario `path.py::name` (or the only one in `path.py`)."""
     path, _, wanted = name.partition("::")
+    found = _in_file(path)
+    if wanted:
+        if wanted not in found:
+            raise UnknownName(f"scenario in {path}", wanted, found)
+        return found[wanted]
+    if len(found) > 1:
+        raise UserFileError(f"{path}: holds {', '.join(found)}; name one as {path}::NAME")
+    return next(iter(found.values()))
+
+
+def _in_file(path: str) -> dict[str, Scenario]:
+    """The scenarios of a user's file, at least one, by attribute. Raises UserFileError."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts:
         raise UserFileError(
-            f"{name}: a scenario's path must be relative to the working directory, without '..', "
+            f"{path}: a scenario's path must be relative to the working directory, without '..', "
             "so that its seeds replay elsewhere"
         )
     file = Path(path)
@@ -129,13 +148,7 @@ def from_file(name: str) -> Scenario:
     found = _loaded[key]
     if not found:
         raise UserFileError(f"{path}: no scenario in it; decorate a rank program with @scenario")
-    if wanted:
-        if wanted not in found:
-            raise UnknownName(f"scenario in {path}", wanted, found)
-        return found[wanted]
-    if len(found) > 1:
-        raise UserFileError(f"{path}: holds {', '.join(found)}; name one as {path}::NAME")
-    return next(iter(found.values()))
+    return found
 
 
 def _import(path: str, file: Path, text: bytes, digest: str) -> dict[str, Scenario]:

@@ -15,11 +15,12 @@ from harness import registry
 from harness.checkers import CHECKERS
 from harness.errors import NotYet, PlanError, UsageError
 from harness.fabric.execute import Job, execute
+from harness.fabric.frames import user_frame
 from harness.fabric.simulated import EVENTS_MAX, Chooser
 from harness.finding import Finding, Outcome
 from harness.host import World
 from harness.plan import Plan
-from harness.record import Run
+from harness.record import Run, place
 from harness.scenario import Scenario
 
 FABRICS = ("simulated",)
@@ -110,9 +111,11 @@ def execute_plan(
     try:
         record.expected = scenario.reference(plan.params, plan.ranks)
     except Exception as error:
+        code, lasti = user_frame(error)
+        where = f" at {place(code, lasti)}" if code is not None else ""
         raise UsageError(
-            f"scenario {scenario.name}: its reference failed for {plan.params}: "
-            f"{type(error).__name__}: {error}"
+            f"scenario {scenario.name}: its reference failed{where} for {plan.ranks} ranks and "
+            f"{plan.params}: {type(error).__name__}: {error}"
         ) from error
     record.tolerance = scenario.tolerance
     return record

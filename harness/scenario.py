@@ -21,6 +21,7 @@ import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -131,11 +132,26 @@ def _params_of(program: Callable[..., Any]) -> type[msgspec.Struct]:
         if parameter.default is inspect.Parameter.empty:
             fields.append((parameter.name, annotation))
         else:
-            fields.append((parameter.name, annotation, parameter.default))
+            # msgspec refuses a list or dict as it stands: each plan gets one of its own.
+            made = msgspec.field(default_factory=functools.partial(deepcopy, parameter.default))
+            fields.append((parameter.name, annotation, made))
     return msgspec.defstruct(
         f"{program.__name__}_params", fields, frozen=True, forbid_unknown_fields=True, kw_only=True,
         module=program.__module__,
     )
+
+
+def _refuse_other_than_functions(program: Callable[..., Any]) -> None:
+    for test, what in (
+        (inspect.isgeneratorfunction, "yields"),
+        (inspect.iscoroutinefunction, "is async"),
+        (inspect.isasyncgenfunction, "is async"),
+    ):
+        if test(program):
+            raise UsageError(
+                f"scenario {program.__name__}: it {what}; a rank program is an ordinary blocking "
+                "function that returns its result"
+            )
 
 
 def scenario(
@@ -145,6 +161,7 @@ def scenario(
     """A Scenario of a rank program; see the module docstring."""
 
     def make(program: Callable[..., Any]) -> Scenario:
+        _refuse_other_than_functions(program)
         params = _params_of(program)
         names = params.__struct_fields__
 
@@ -157,12 +174,15 @@ def scenario(
             for index in range(world.size):
                 world.dispatch(bound, *values, device=index)
 
-        def expected(given: Any, size: int) -> Observed:
+        def by_label(given: Any, size: int) -> Observed:
             values = {name: getattr(given, name) for name in names}
-            return {"result": list(reference(size, **values))}
+            expected = list(reference(size, **values))
+            if len(expected) != size:
+                raise ValueError(f"{len(expected)} results for {size} ranks; give one a rank")
+            return {"result": expected}
 
         return Scenario(
-            name=name or program.__name__, host=host, reference=expected, params=params,
+            name=name or program.__name__, host=host, reference=by_label, params=params,
             ranks=ranks, bug_faults=dict(bug_faults or {}), tolerance=tolerance,
             doc=inspect.getdoc(program) or "",
         )

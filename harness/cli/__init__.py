@@ -68,6 +68,9 @@ def _exit_code(words: list[str], *, shown: bool) -> int:
             complain(f"{' '.join(str(error.format_message()).split())} See rankfault --help.")
             return USAGE
         return _internal(error, shown=shown)
+    except BaseException as error:  # asyncio.CancelledError, a test's outcome: no rank may catch it
+        complain(f"the program raised {one_line(error)}, which is no Exception; raise one instead")
+        return USAGE
     return code if isinstance(code, int) else 0
 
 

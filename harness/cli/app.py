@@ -58,7 +58,7 @@ Targets = Annotated[
     typer.Argument(
         metavar="TARGET",
         show_default=False,
-        help="A scenario, FILE.py or FILE.py::NAME; all packaged scenarios by default.",
+        help="A scenario, FILE.py (all in it) or FILE.py::NAME; all packaged ones by default.",
     ),
 ]
 Bug = Annotated[

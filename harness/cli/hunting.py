@@ -16,12 +16,13 @@ from harness.cli.output import Output, complain, width
 from harness.cli.progress import Progress
 from harness.corpus import token_of, token_of_json
 from harness.diagnosis.table import LIKELY
-from harness.errors import UnknownName, UsageError
+from harness.errors import EngineError, UnknownName, UsageError
 from harness.finding import Finding, Outcome, Verdict
 from harness.hunt import Hunt, Order, Target, fault_type, hunt
 from harness.in_flight import InFlight, Slot, open_slot
 from harness.minimise import Minimised, minimise
 from harness.plan import RANKS_MAX, Plan, encode
+from harness.repeat import checked, repeatable
 from harness.report import folder
 from harness.report.hunt_text import command, next_command, plain, summary, title, verdict_of
 from harness.report.text import report
@@ -55,9 +56,9 @@ class Wanted:
 
 def parse_ranks(text: str) -> tuple[int, int]:
     """`4` or `2..8`. Raises UsageError."""
-    match = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", text.strip())
+    match = re.fullmatch(r"([0-9]+)(?:\.\.([0-9]+))?", text.strip())
     if match is None:
-        raise UsageError(f"--ranks {text}: give one world size or a range, such as 4 or 2..8")
+        raise UsageError(f"--ranks {text!r}: give one world size or a range, such as 4 or 2..8")
     low = int(match[1])
     high = int(match[2]) if match[2] else low
     if not 1 <= low <= high <= RANKS_MAX:
@@ -67,7 +68,9 @@ def parse_ranks(text: str) -> tuple[int, int]:
 
 def parse_until(text: str) -> Target:
     """`deadlock`, `deadlock/cycle`, `cycle` or any of them with `@rank=3`. Raises UsageError."""
-    name, _, at = text.partition("@")
+    name, _, at = text.strip().partition("@")
+    if not name and not at:
+        raise UsageError(f"--until {text!r}: give a kind of finding, such as deadlock@rank=3")
     rank = None
     if at or text.endswith("@"):
         match = re.fullmatch(r"rank=(\d+)", at)
@@ -85,7 +88,8 @@ def parse_until(text: str) -> Target:
 def scenarios_of(wanted: Wanted) -> list[Scenario]:
     """The scenarios to hunt: those named, else those that have the mutant, else all."""
     if wanted.targets:
-        found = [registry.find(name) for name in dict.fromkeys(wanted.targets)]
+        named = [one for target in wanted.targets for one in registry.find_all(target)]
+        found = list({scenario.name: scenario for scenario in named}.values())
         for scenario in found:
             registry.mutant_of(scenario, wanted.bug)
         return found
@@ -110,8 +114,8 @@ def orders_of(wanted: Wanted, root_seed: int) -> list[Order]:
         raise UnknownName("delivery", wanted.delivery, ("relaxed", "eager"))
     for name in wanted.faults:
         fault_type(name)
-    ranks = parse_ranks(wanted.ranks) if wanted.ranks else None
-    until = parse_until(wanted.until) if wanted.until else Target()
+    ranks = parse_ranks(wanted.ranks) if wanted.ranks is not None else None
+    until = parse_until(wanted.until) if wanted.until is not None else Target()
     orders = []
     scenarios = scenarios_of(wanted)
     for scenario in scenarios:
@@ -214,20 +218,21 @@ class _Session:
         return not self.interrupt.count
 
     def minimise(self, result: Hunt) -> Minimised | None:
-        """The smallest plan of a finding; None when Ctrl-C ended the search."""
+        """The smallest plan of a finding; None when Ctrl-C ended the search or nothing repeats."""
         assert result.outcome is not None
         assert result.finding is not None
-        if self.wanted.minimise_seconds <= 0:
+        if self.wanted.minimise_seconds <= 0 or not repeatable(result.outcome):
             return None
+        scenario = self.interrupt.stopping(result.order.scenario)
         try:
             found = minimise(
-                result.outcome,
-                result.finding,
-                self.interrupt.stopping(result.order.scenario),
-                seconds=self.wanted.minimise_seconds,
+                result.outcome, result.finding, scenario, seconds=self.wanted.minimise_seconds
             )
-        except (Interrupted, KeyboardInterrupt):
+            outcome = checked(found.outcome, found.finding, scenario)
+        except (Interrupted, KeyboardInterrupt, EngineError):  # EngineError: a run did not repeat
             return None
+        if not repeatable(outcome):
+            found = replace(found, outcome=outcome, proven=False, why="its plan does not repeat")
         return None if self.interrupt.count > 1 else found
 
     def keep(self, result: Hunt, minimised: Minimised | None) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 from harness import corpus
 from harness.cli.hunting import EXIT, finding_data
 from harness.cli.output import Output, complain, width
-from harness.errors import EngineError, SeedFileError, UsageError, nearest
+from harness.errors import SeedFileError, UsageError, nearest
 from harness.finding import Finding, Outcome, Verdict
+from harness.repeat import OUTSIDE
 from harness.report.text import report
 from harness.run import run
 from harness.scenario import Scenario
@@ -35,6 +36,8 @@ class Again:
 def path_of(word: str) -> Path:
     """The seed file that a word names: a path, or the name of a seed in seeds/."""
     path = Path(word)
+    if word and (path / "seed.json").is_file():
+        return path / "seed.json"  # the folder of a finding
     if path.exists() or path.suffix == ".json" or len(path.parts) > 1:
         return path
     kept = SEEDS / f"{word}.json"
@@ -85,10 +88,12 @@ def run_replay(word: str, *, fabric: str, times: int, json: bool) -> int:
     for number in range(1, times):
         other = run(result.outcome.plan, fabric, scenario=result.scenario).run.identity()
         if other != identity:
-            raise EngineError(
+            complain(
                 f"replay {number + 1} of {times} differs from the first ({other[:12]}, not "
-                f"{identity[:12]}): the program draws on something outside the plan"
+                f"{identity[:12]}): {OUTSIDE}",
+                prefix="UNKNOWN: ",
             )
+            return EXIT[Verdict.UNKNOWN]
     code = code_of(result)
     output.say(headline(result, times))
     if result.finding is not None:

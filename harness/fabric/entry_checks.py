@@ -42,9 +42,10 @@ class EntryChecks(Rank):
             raise UseAfterFree(f"rank {self.index}: {operation} on {win!r} after it was freed")
 
     def _bounds(self, operation: str, handle: Handle, at: int, count: int) -> None:
+        plural = "" if count == 1 else "s"
         raise OutOfBounds(
-            f"rank {self.index}: {operation} of {count} elements at {at} in {handle!r}, which has "
-            f"{handle.numel}"
+            f"rank {self.index}: {operation} of {count} element{plural} at {at} in {handle!r}, "
+            f"which has {handle.numel}"
         )
 
     def _handle_check(self, operation: str, handle: Any) -> None:
@@ -69,7 +70,7 @@ class EntryChecks(Rank):
         if cell.start & 3:
             raise Misaligned(
                 f"rank {self.index}: {operation} on {cell!r}, whose base is misaligned by "
-                f"{cell.start & 3} bytes"
+                f"{cell.start & 3} byte{'s' if cell.start & 3 > 1 else ''}"
             )
 
     def _dtype_check(self, operation: str, dtype: Any) -> None:

@@ -223,6 +223,8 @@ def _finish(
     return Run(
         ranks=job.ranks,
         raw=simulation.events,
+        awaited=simulation.awaited,
+        sources=simulation.sources,
         memory=functools.partial(_memory, windows, job.ranks),
         guards_intact=all(
             region.intact() for regions in windows.regions for region in regions

@@ -7,7 +7,7 @@ delivery; a get has two events, read and land.
 from __future__ import annotations
 
 from bisect import insort
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from hashlib import blake2b
 from heapq import heappop, heappush
@@ -66,12 +66,14 @@ class Deliveries(Waiting):
         super().__init__(size)
         self.issued = 0
         self.applied = 0  # deviations that took effect
+        self.sources: dict[int, tuple[int, int]] = {}  # by operation: window, byte offset
         self._holds: dict[int, int] = {}
         for deviation in schedule:  # of two for the same operation the first counts
             if isinstance(deviation, Hold) and not eager:
                 self._holds.setdefault(deviation.op, deviation.until)
         # By issuer * size + target; a large world mostly leaves most pairs alone.
         self._out: dict[int, dict[int, InFlight]] = defaultdict(dict)
+        self._fenced: dict[int, deque[InFlight]] = defaultdict(deque)  # those behind a fence, in order
         self.due: list[InFlight] = []
         self._held: list[InFlight] = []
         self._releases: list[tuple[int, int, InFlight]] = []
@@ -85,9 +87,11 @@ class Deliveries(Waiting):
         op.enabled = True
         if ordered:
             lane.reads = 0
-            out = self._out[lane.index * self.size + op.peer]
+            pair = lane.index * self.size + op.peer
+            out = self._out[pair]
             if out and next(iter(out)) < op.mark:
                 op.enabled = False
+                self._fenced[pair].append(op)
             out[number] = op
         after = op.after
         if after is not None and not after.done:
@@ -206,14 +210,15 @@ class Deliveries(Waiting):
             self._held.remove(op)
         lane.outstanding -= 1
         if op.kind != "get":
-            out = self._out[lane.index * self.size + op.peer]
+            pair = lane.index * self.size + op.peer
+            out = self._out[pair]
             if len(out) == 1:
                 out.clear()
             else:
                 was_first = next(iter(out)) == op.number
                 del out[op.number]
-                if was_first:
-                    self._open_fenced(out)
+                if was_first and pair in self._fenced:
+                    self._open_fenced(next(iter(out)), self._fenced[pair])
             if op.signal is not None:
                 self._open_signal(op.signal)
         elif op.waiter is not None and op.waiter.blocked_on is not None:
@@ -229,12 +234,11 @@ class Deliveries(Waiting):
                 signal.enabled = True
                 self._open(signal)
 
-    def _open_fenced(self, out: dict[int, InFlight]) -> None:
-        """The oldest of one rank's operations to one target is gone: open what stood behind it."""
-        first = next(iter(out))
-        for other in out.values():
-            if other.mark > first and other.number != first:
-                break
+    def _open_fenced(self, first: int, fenced: deque[InFlight]) -> None:
+        """`first` is now the oldest of one rank's operations to one target: open what may go."""
+        while fenced and fenced[0].mark <= first:
+            other = fenced.popleft()
+            # A signal whose data is in flight is opened when that has arrived.
             if not other.enabled and (other.after is None or other.after.done):
                 other.enabled = True
                 self._open(other)

@@ -58,6 +58,7 @@ class Waiting:
     def __init__(self, size: int) -> None:
         self.size = size
         self.events: list[RawEvent] = []
+        self.awaited: dict[int, tuple[int, bool]] = {}  # by event: a wait's value, whether >=
         self.lanes: list[Lane] = []
         self.current: Lane = Lane(-1, size, lambda: None)  # until the first lane starts
         self.gate = True  # starting or stopping: points do not choose

@@ -43,6 +43,7 @@ import torch
 from harness.errors import Misaligned, OutOfBounds, WrongDtype, WrongHandle, WrongShape
 
 GUARD_BYTES = 64
+SMALL_BYTES_MAX = 1 << 20
 # As float32, float16, bfloat16 or float64 the poison holds a NaN; as int32 it is 2146754221.
 POISON = b"\xad\xde\xf4\x7f"
 GUARD = b"\xee\xff\xc0\x7f"
@@ -75,11 +76,19 @@ def filled(pattern: bytes, nbytes: int) -> bytes:
 _GUARD_BLOCK = filled(GUARD, GUARD_BYTES)
 
 
-@functools.lru_cache(maxsize=64)
-def _fresh(nbytes: int, *, zero: bool) -> bytes:
+def _made(nbytes: int, *, zero: bool) -> bytes:
     """New memory: guard, payload, guard, and padding to whole int64s."""
     body = bytes(nbytes) if zero else filled(POISON, nbytes)
     return b"".join((_GUARD_BLOCK, body, _GUARD_BLOCK, bytes(-nbytes % 8)))
+
+
+_small = functools.lru_cache(maxsize=64)(_made)
+_large = functools.lru_cache(maxsize=2)(_made)  # 64 of these could fill the machine
+
+
+def _fresh(nbytes: int, *, zero: bool) -> bytes:
+    """The same, remembered."""
+    return (_small if nbytes <= SMALL_BYTES_MAX else _large)(nbytes, zero=zero)
 
 
 class Region:

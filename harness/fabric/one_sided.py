@@ -83,9 +83,10 @@ class OneSided(EntryChecks):
         if atomic:
             op.atomic = dst.dtype
             value = ("add", value)
-        if late_source:
-            assert isinstance(src, Handle)
-            op.source = src.mine, src.start
+        if isinstance(src, Handle):
+            sim.sources[number] = src.number, src.start - src.mine.base
+            if late_source:
+                op.source = src.mine, src.start
         self._events.append(
             (self.index, operation, dst.number, peer, lo, hi, value, number, self._code,
              self._lasti)

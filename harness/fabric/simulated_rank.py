@@ -192,6 +192,7 @@ class SimulatedRank(OneSided):
         holds = held >= value if reached else held == value
         if holds and not (sim.slow or sim.due):  # nobody moves in between
             sim.point(lane)
+            sim.awaited[len(self._events)] = value, reached
             self._events.append(
                 (self.index, "wait", cell.number, self.index, lo, lo + 4, held, -1, self._code,
                  self._lasti)
@@ -207,6 +208,7 @@ class SimulatedRank(OneSided):
         finally:
             region.waiters.remove(lane)
         lane.blocked_on = None
+        sim.awaited[len(self._events)] = value, reached
         self._events.append(
             (self.index, "wait", cell.number, self.index, lo, lo + 4, region.cells[slot], -1,
              self._code, self._lasti)

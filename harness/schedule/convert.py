@@ -9,6 +9,8 @@ event of its owner.
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
+
 import msgspec
 
 from harness.errors import EngineError
@@ -39,20 +41,33 @@ class _Waiting:
 def holds_of(run: Run) -> list[Hold]:
     """A Hold for every operation that was not delivered as soon as it could be, in issue order."""
     flying: dict[int, _Waiting] = {}
-    by_target: dict[tuple[int, int], dict[int, _Waiting]] = {}
+    by_target: dict[tuple[int, int], dict[int, _Waiting]] = defaultdict(dict)
+    fenced: dict[tuple[int, int], deque[int]] = defaultdict(deque)  # in issue order
     fences: dict[int, int] = {}  # lane -> operations that were issued before its last fence
     data_of: dict[int, int] = {}  # signal -> the put that it follows
     issued = choices = 0
     holds = []
 
-    def settle(target: tuple[int, int]) -> None:
+    def open_one(number: int) -> None:
+        """Note that no fence keeps this operation any more; a signal also waits for its data."""
+        if data_of.get(number) not in flying and flying[number].ready is None:
+            flying[number].ready = choices
+
+    def delivered(number: int, target: tuple[int, int]) -> None:
         """Note which operations to `target` may be delivered from now on."""
         ahead = by_target[target]
+        del ahead[number]
         first = next(iter(ahead), 0)
-        for number, waiting in ahead.items():
-            fenced = waiting.mark > first != number
-            if waiting.ready is None and not fenced and data_of.get(number) not in flying:
-                waiting.ready = choices
+        while fenced[target]:
+            behind = fenced[target][0]
+            if behind in flying and flying[behind].mark > first:
+                break
+            fenced[target].popleft()
+            if behind in flying:
+                open_one(behind)
+        signal = flying.get(number + 1)
+        if data_of.get(number + 1) == number and signal is not None and signal.mark <= first:
+            open_one(number + 1)
 
     for index, event in enumerate(run.raw):
         owner, kind, number = event[0], event[1], event[7]
@@ -68,15 +83,17 @@ def holds_of(run: Run) -> list[Hold]:
                 data_of[number] = number - 1
                 flying[number - 1].since = index + 1
             flying[number] = _Waiting(index + 1, target, fences.get(owner, 0))
-            by_target.setdefault(target, {})[number] = flying[number]
+            by_target[target][number] = flying[number]
             issued = number + 1
-            settle(target)
+            if flying[number].mark > next(iter(by_target[target])):
+                fenced[target].append(number)
+            else:
+                open_one(number)
         elif number in flying:
             waiting = flying.pop(number)
-            del by_target[waiting.target][number]
             if waiting.ready is not None and choices - 1 > waiting.ready:
                 holds.append(Hold(number, index - waiting.since))
-            settle(waiting.target)
+            delivered(number, waiting.target)
     holds += [
         Hold(number, 0)  # never delivered: the run ended first
         for number, waiting in flying.items()

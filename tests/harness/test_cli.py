@@ -106,7 +106,6 @@ def test_wrong_usage_is_one_line_and_exit_2(cli, tmp_path, words, said):
         ("def f(:\n", "user.py:1: invalid syntax"),
         ("raise SystemExit(0)\n", "user.py:1: SystemExit: 0"),
         ("x = 2\n", "no scenario in it"),
-        (RING.replace("ORDER", "pass") + "\nother = ring\n", "name one as user.py::NAME"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_with_its_line(cli, text, said):
@@ -114,6 +113,42 @@ def test_a_file_that_cannot_be_used_is_named_with_its_line(cli, text, said):
     code, _, err = cli("hunt", "user.py")
     assert (code, err.count("\n")) == (2, 1)
     assert said in err
+
+
+def test_a_file_with_several_scenarios_is_hunted_whole(cli):
+    Path("user.py").write_text(RING.replace("ORDER", "rank.fence()") + "\nother = ring\n")
+    code, out, _ = cli("hunt", "user.py", "user.py::ring", "--plans", "3", "--root-seed", "1")
+    assert code == 0
+    assert [out.count(f"user.py::{name} ") for name in ("ring", "other")] == [1, 1]
+
+
+def test_a_program_that_does_not_repeat_is_a_finding_with_a_note(cli):
+    counting = "rank.fence()\n    rank.buffer(1, torch.int32)\n    BEFORE.append(1)"
+    counting += "\n    if len(BEFORE) % 5 == 0:\n        rank.sync()"
+    Path("user.py").write_text("BEFORE = []\n" + RING.replace("ORDER", counting))
+    code, out, err = cli("hunt", "user.py", "--plans", "60", "--root-seed", "1")
+    assert (code, err) == (1, "")
+    assert "not repeatable" in out
+    assert "proven" not in out
+
+
+def test_replays_that_differ_prove_nothing(cli):
+    counting = "rank.fence()\n    BEFORE.append(1)\n    if len(BEFORE) % 5 == 0:\n        rank.sync()"
+    Path("user.py").write_text("BEFORE = []\n" + RING.replace("ORDER", counting))
+    cli("hunt", "user.py", "--plans", "60", "--root-seed", "1", "--out", "found")
+    (folder,) = Path("found").iterdir()
+    code, _, err = cli("replay", str(folder), "--times", "30")
+    assert code == 4
+    assert "outside the plan" in err
+    assert "report it" not in err
+
+
+def test_an_error_that_is_no_exception_is_one_line(cli):
+    raising = "import asyncio\n    raise asyncio.CancelledError('x')"
+    Path("user.py").write_text(RING.replace("ORDER", raising))
+    code, _, err = cli("hunt", "user.py", "--plans", "3")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "CancelledError" in err
 
 
 def test_a_finding_ends_with_1_and_leaves_what_replays_it(cli):

@@ -255,6 +255,15 @@ def test_a_token_of_an_unknown_scenario_is_refused(here):
         plan_of_token(token_of(outcome.plan))
 
 
+def test_an_open_seed_whose_plan_takes_no_effect_is_not_called_cured(here):
+    _, seed = failing()
+    idle = msgspec.structs.replace(seed.plan, schedule=(Hold(999),))
+    result = replay(msgspec.structs.replace(seed, plan=idle), "s.json")
+    assert (result.reproduced, result.stale) == (False, True)
+    assert "1 of 1 deviations took no effect" in result.problem
+    assert "cured" not in result.problem
+
+
 def test_an_open_seed_must_reproduce(here):
     _, seed = failing()
     again = replay(seed, "s.json")

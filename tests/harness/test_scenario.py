@@ -11,6 +11,7 @@ import pytest
 import torch
 from msgspec import Meta
 
+from harness import Plan, run
 from harness.errors import UsageError
 from harness.host import World
 from harness.scenario import Mutant, NoParams, Scenario, mutant, scenario, values
@@ -129,3 +130,35 @@ def test_sums_over_64_ranks_are_exact_in_float32():
     total = sum(values(rank, 100) for rank in range(64))
     exact = sum(values(rank, 100, dtype=torch.int64) for rank in range(64))
     assert torch.equal(total.to(torch.int64), exact)
+
+
+def test_a_mutable_default_belongs_to_each_plan():
+    @scenario(reference=lambda size, steps: [steps] * size)
+    def program(rank, steps: list[int] = [1, 2]):  # noqa: B006
+        return steps
+
+    first, second = program.params(), program.params()
+    assert first.steps == second.steps == [1, 2]
+    assert first.steps is not second.steps
+
+
+def test_generators_and_coroutines_are_refused():
+    def yields(rank):
+        yield rank
+
+    async def waits(rank):
+        return rank
+
+    for program, what in ((yields, "yields"), (waits, "is async")):
+        with pytest.raises(UsageError, match=what):
+            scenario(reference=lambda size: [None] * size)(program)
+
+
+@pytest.mark.parametrize("reference", [lambda size: [1], lambda size: 1 / 0, lambda size: None])
+def test_a_reference_that_fails_is_named_with_its_world(reference):
+    @scenario(reference=reference)
+    def program(rank):
+        return None
+
+    with pytest.raises(UsageError, match=r"its reference failed( at .*)? for 2 ranks"):
+        run(Plan(scenario="program", params=program.params(), ranks=2), scenario=program)

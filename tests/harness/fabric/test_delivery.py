@@ -332,3 +332,17 @@ def test_row_l_eager_ignores_holds_but_not_preempts(go):
     assert go(program, 2, Hold(0), eager=True).identity() == plain
     assert go(program, 2, Hold(0)).identity() != plain
     assert go(program, 2, Preempt(2, 0), eager=True).identity() != plain
+
+
+def test_many_operations_in_flight_cost_no_more_each(go):
+    def program(rank):
+        cells = rank.window("cells", 1, torch.int32)
+        for number in range(3000):
+            if number == 1500:
+                rank.fence()
+            rank.notify(cells, 0, 0, 1)
+        rank.wait(cells, 0, 3000)
+
+    run = go(program, 1, [Hold(number) for number in range(3000)])
+    delivered = [event.number for event in run.events if event.kind == "deliver"]
+    assert delivered == list(range(3000))
