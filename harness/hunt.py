@@ -103,10 +103,14 @@ class Hunt:
     explorer: str = ""
 
     @property
+    def unfired(self) -> tuple[str, ...]:
+        """Faults that were asked for and never fired: with one, a hunt is UNKNOWN, not a pass."""
+        return tuple(name for name in self.order.faults if not self.statistics.fired[name])
+
+    @property
     def vacuous(self) -> bool:
-        """Faults were asked for and none ever fired: such a hunt is UNKNOWN, not a pass."""
-        fired = self.statistics.fired
-        return bool(self.order.faults) and not any(fired[name] for name in self.order.faults)
+        """Faults were asked for and none ever fired."""
+        return bool(self.order.faults) and len(self.unfired) == len(self.order.faults)
 
 
 @dataclass(slots=True)

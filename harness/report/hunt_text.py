@@ -17,7 +17,7 @@ def verdict_of(hunt: Hunt) -> Verdict:
     if hunt.finding is not None:
         return Verdict.FAIL
     statistics = hunt.statistics
-    if not statistics.plans or hunt.vacuous or statistics.notes:
+    if not statistics.plans or hunt.unfired or statistics.notes or statistics.passed_over:
         return Verdict.UNKNOWN
     return Verdict.PASS
 
@@ -26,9 +26,14 @@ def reason_of(hunt: Hunt) -> str:
     """Why a verdict is UNKNOWN, in one line."""
     if not hunt.statistics.plans:
         return "no plan ran"
-    if hunt.vacuous:
-        return f"{', '.join(hunt.order.faults)} never fired in {hunt.statistics.plans} plans"
-    return "; ".join(f"{note} ({count} times)" for note, count in hunt.statistics.notes.items())
+    reasons = []
+    if hunt.unfired:
+        reasons.append(f"{', '.join(hunt.unfired)} never fired in {hunt.statistics.plans} plans")
+    if hunt.statistics.passed_over:
+        others = ", ".join(f"{name} ({count})" for name, count in hunt.statistics.passed_over.items())
+        reasons.append(f"--until was not met, but there were findings: {others}")
+    reasons += [f"{note} ({count} times)" for note, count in hunt.statistics.notes.items()]
+    return "; ".join(reasons)
 
 
 def rate(statistics: Statistics) -> float:
