@@ -22,6 +22,7 @@ import msgspec
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.database import ExampleDatabase, InMemoryExampleDatabase, MultiplexedDatabase
+from hypothesis.errors import Flaky
 from hypothesis.internal.conjecture.providers import HypothesisProvider
 from msgspec import inspect as types
 
@@ -308,7 +309,9 @@ def property(
             failing.clear()
             try:
                 generating()
-            except PropertyFailed:
+            except (PropertyFailed, Flaky):
+                if not failing:  # the function itself is flaky, not the program
+                    raise
                 raise _failure_type(failing[-1].findings[0].identity)(
                     _report(scenario, failing[-1], minimise_seconds)
                 ) from None
@@ -352,7 +355,12 @@ def _default_plans(scenario: Scenario) -> st.SearchStrategy[Plan]:
 
 def _report(scenario: Scenario, outcome: Outcome, seconds: float) -> str:
     from harness.minimise import minimise
+    from harness.repeat import checked, repeatable
     from harness.report.text import report
 
-    small = minimise(outcome, outcome.findings[0], scenario, seconds=seconds)
+    finding = outcome.findings[0]
+    outcome = checked(outcome, finding, scenario)
+    if not repeatable(outcome):
+        return "\n" + report(outcome, finding, scenario)
+    small = minimise(outcome, finding, scenario, seconds=seconds)
     return "\n" + report(small.outcome, small.finding, scenario, small)

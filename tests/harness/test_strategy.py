@@ -269,3 +269,24 @@ def test_a_property_takes_one_argument():
         def two(outcome, more):
             pass
 
+
+
+def test_a_property_of_a_program_that_does_not_repeat_says_so():
+    runs = []
+
+    def expected(size, n):
+        return [torch.zeros(1)] * size
+
+    @scenario(reference=expected, ranks=(1, 8))
+    def remembers(rank, n: Annotated[int, Meta(ge=1, le=64)] = 4):
+        runs.append(rank.index)
+        return torch.tensor([float(len(runs) % 37 == 5)])
+
+    @rank_property(remembers, max_examples=20)
+    def never_wrong(outcome):
+        """Nothing more."""
+
+    with pytest.raises(PropertyFailed) as failure:
+        never_wrong()
+    assert "not repeatable" in str(failure.value)
+    assert "integrity/wrong_value" in str(failure.value)
