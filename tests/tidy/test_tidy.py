@@ -50,6 +50,7 @@ TESTED_ELSEWHERE = {
     "harness/fabric/execute.py": "tests/harness/test_host.py, test_unwinding, test_determinism",
     "harness/positions.py": "test_pytest_plugin: what is printed when a time limit strikes",
     "harness/pytest_seeds.py": "test_pytest_plugin: seed files as items",
+    "harness/portfolio.py": "test_hunt: every plan of a hunt comes from it",
     "harness/proof.py": "test_minimise: what is proven minimal",
 }
 # Folders whose test files are named after what they show, not after each module.

@@ -1,0 +1,264 @@
+"""What a hunt tries: parameter sets from Hypothesis, each under the explorers' portfolio.
+
+For each parameter set the portfolio starts with the default run and goes on with everything held to
+its last legal moment, late data, a slow rank, PCT 1 to 3, POS, a random walk, a few sparse deviations and
+a crash. The first parameter set is the scenario's defaults in a world of four, what a user would try
+first. All randomness follows from the root seed; the same root seed and limits hunt the same plans,
+whatever modules are imported and whatever Hypothesis profile is in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from harness import registry
+from harness.ambient import generator
+from harness.errors import UnknownName, UsageError
+from harness.finding import Finding, Outcome
+from harness.plan import Deviation, Fault, Hold, Plan, Preempt, Visibility
+from harness.record import Run
+from harness.run import lowered, run
+from harness.scenario import Scenario
+from harness.schedule import PCT, POS, Chooser, PausedRank, RandomWalk, SlowRank
+from harness.strategy import drawn, environment_faults, fault_values, plans, ranks_of
+
+BATCH = 32
+FIRST_RANKS = 4
+PLACES = 3  # of a fault in one parameter set
+DATA_OPERATIONS = frozenset(
+    ("put", "put_nbi", "remote_store", "put_signal", "get_issue", "get_nbi")
+)
+
+replace = msgspec.structs.replace
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What `--until` waits for: `checker/kind`, `checker` or `kind`, and optionally a rank."""
+
+    name: str = ""
+    rank: int | None = None
+
+    def meets(self, finding: Finding) -> bool:
+        """Whether the finding is the one waited for."""
+        named = self.name in ("", finding.name, finding.checker, finding.kind)
+        return named and self.rank in (None, finding.rank)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to hunt. plans_max or seconds bounds it; bug names a mutant, faults are bug faults."""
+
+    scenario: Scenario
+    root_seed: int
+    bug: str | None = None
+    faults: tuple[str, ...] = ()
+    ranks: tuple[int, int] | None = None
+    delivery: str = "relaxed"
+    plans_max: int | None = None
+    seconds: float | None = None
+    until: Target = Target()
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A plan to run. lowered: timing faults that its schedule stands for. outcome: once it ran."""
+
+    explorer: str
+    plan: Plan
+    chooser: Chooser | None = None
+    lowered: tuple[str, ...] = ()
+    outcome: Outcome | None = None
+
+
+def attempts(order: Order, before_plan: Callable[[Plan, str], None] | None) -> Iterator[Attempt]:
+    """Every plan of a hunt, in order; endless."""
+    visibility = Visibility(delivery="eager" if order.delivery == "eager" else "relaxed")
+    placed = False
+    for number, base in enumerate(_parameter_sets(order)):
+        plan = replace(base, visibility=visibility)
+        if not order.faults:
+            yield from _portfolio(plan, order, number)
+            continue
+        if before_plan is not None:
+            before_plan(plan, "probe")  # placing faults runs the program
+        for attempt in _with_faults(plan, order, number):
+            placed = True
+            yield attempt
+        if not placed and number >= BATCH:
+            raise UsageError(
+                f"{', '.join(order.faults)}: nothing in {order.scenario.name} for it to hit"
+            )
+
+
+def _parameter_sets(order: Order) -> Iterator[Plan]:
+    """Plans without faults and schedule: the defaults first, then Hypothesis's, without end."""
+    scenario = order.scenario
+    registry.mutant_of(scenario, order.bug)
+    low, high = ranks_of(scenario, order.ranks)
+    try:
+        params = scenario.params()
+    except TypeError:
+        params = None  # a field without a default: Hypothesis begins
+    if params is not None:
+        yield Plan(
+            scenario=scenario.name, params=params, bug=order.bug,
+            ranks=min(max(FIRST_RANKS, low), high),
+        )
+    batch = 0
+    while True:
+        yield from _drawn(order, (low, high), batch)
+        batch += 1
+
+
+def _drawn(order: Order, ranks: tuple[int, int], batch: int) -> list[Plan]:
+    """One batch of Hypothesis's plans, a function of the root seed and the batch's number."""
+    strategy = plans(order.scenario, ranks=ranks, bug=order.bug, faults=False, schedule=False)
+    found = drawn(strategy, BATCH, "batch", order.root_seed, order.scenario.name, batch)
+    if len(found) > 2:  # Hypothesis begins with the simplest plan; the smallest world shows least
+        found.append(found.pop(0))
+    return found
+
+
+def _portfolio(plan: Plan, order: Order, number: int) -> Iterator[Attempt]:
+    """The explorers' turn on one parameter set."""
+    source = generator("portfolio", order.root_seed, number)
+    first = Attempt("default", plan)
+    yield first
+    assert first.outcome is not None
+    default = first.outcome.run
+    if not default.operations and default.points <= 0:
+        return
+    points, operations = default.points, default.operations
+    held = _held(plan, operations)
+    if held:
+        yield Attempt("held", replace(plan, schedule=held))
+        yield Attempt("late_data", replace(plan, schedule=data_holds(default)))
+    stamp = (order.root_seed, number)
+    yield Attempt("pct1", plan, PCT(1, points, *stamp))
+    yield Attempt("slow_rank", plan, SlowRank(source.randrange(plan.ranks)))
+    yield Attempt("pct2", plan, PCT(2, points, *stamp))
+    yield Attempt("pos", plan, POS(*stamp))
+    some = tuple(hold for hold in held if source.random() < 0.3)
+    if some:
+        yield Attempt("held", replace(plan, schedule=some))
+    yield Attempt("random_walk", plan, RandomWalk(*stamp))
+    yield Attempt("pct3", plan, PCT(3, points, *stamp))
+    nth = source.randrange(max(len(default.raw) // plan.ranks, 1))
+    yield Attempt("pause", plan, PausedRank(source.randrange(plan.ranks), nth))
+    sparse = _sparse(source.randrange, len(held), points)
+    yield Attempt("deviations", replace(plan, schedule=sparse))
+    for kind in environment_faults().values():
+        yield from _faulty(plan, order, kind, number, "faults")
+
+
+def _held(plan: Plan, operations: int) -> tuple[Hold, ...]:
+    """Every operation held to its last legal moment; none with eager delivery, which ignores it."""
+    if plan.visibility.delivery == "eager":
+        return ()
+    return tuple([Hold(op) for op in range(operations)])
+
+
+def data_holds(default: Run, rank: int | None = None) -> tuple[Deviation, ...]:
+    """Holds of all data operations (of one rank): signals overtake whatever no fence keeps."""
+    return tuple(
+        Hold(event[7]) for event in default.raw
+        if event[1] in DATA_OPERATIONS and rank in (None, event[0])
+    )
+
+
+def _sparse(
+    draw: Callable[[int], int], operations: int, points: int
+) -> tuple[Deviation, ...]:
+    """One to three random deviations. draw: a number below its argument."""
+    found: list[Deviation] = []
+    for _ in range(1 + draw(3)):
+        if operations and draw(2):
+            found.append(Hold(draw(operations), draw(8)))
+        elif points:
+            found.append(Preempt(draw(points), draw(4)))
+    return tuple(found)
+
+
+def _faulty(
+    plan: Plan, order: Order, kind: type[Fault], number: int, explorer: str
+) -> Iterator[Attempt]:
+    """One plan with one fault of `kind` at a place that exists, under one explorer or none."""
+    fault = _one(plan, order, kind, number)
+    if fault is not None:
+        yield Attempt(explorer, replace(plan, faults=(fault,)))
+        yield Attempt(
+            explorer, replace(plan, faults=(fault,)), RandomWalk(order.root_seed, number, "faulty")
+        )
+
+
+def _one(
+    plan: Plan, order: Order, kind: type[Fault], number: object, *, everywhere_only: bool = False
+) -> Fault | None:
+    """A fault of `kind`, drawn for this parameter set."""
+    values = fault_values(plan, order.scenario, kind, everywhere_only=everywhere_only)
+    if values is None:
+        return None
+    found = drawn(values, 2, "fault", order.root_seed, kind.__name__, number)
+    return found[0 if everywhere_only else -1]
+
+
+def fault_type(name: str) -> type[Fault]:
+    """The registered fault called `name`. Raises UnknownName."""
+    known = registry.faults()
+    if name not in known:
+        raise UnknownName("fault", name, known)
+    return known[name]
+
+
+def _with_faults(plan: Plan, order: Order, number: int) -> Iterator[Attempt]:
+    """Plans with the named faults: three places each in the default run, then each one explored.
+
+    The first place is every rank, where the fault can be a defect of the code.
+    """
+    places = [_placed(plan, order, number, turn) for turn in range(PLACES)]
+    default: Run | None = None
+    for faulty in places:
+        lowers = tuple(fault.tag() for fault in faulty.faults if fault.lowers)
+        if lowers:
+            yield Attempt(lowers[0], lowered(faulty, order.scenario), lowered=lowers)
+        elif faulty.faults:
+            yield Attempt("default", faulty)
+    for turn, faulty in enumerate(places):
+        if not faulty.faults or any(fault.lowers for fault in faulty.faults):
+            continue
+        if default is None:
+            default = run(plan, scenario=order.scenario).run
+        yield from _explored(faulty, default, (order.root_seed, number, turn), turn)
+
+
+def _placed(plan: Plan, order: Order, number: int, turn: int) -> Plan:
+    """`plan` with one fault of each named kind, where there is something for it to hit."""
+    for name in order.faults:
+        fault = _one(
+            plan, order, fault_type(name), (number, turn), everywhere_only=turn == 0
+        )
+        if fault is not None:
+            plan = replace(plan, faults=(*plan.faults, fault))
+    return plan
+
+
+def _explored(
+    faulty: Plan, default: Run, stamp: tuple[int, int, int], turn: int
+) -> Iterator[Attempt]:
+    """One place of a fault under the schedules that show most."""
+    late = data_holds(default, None if turn == 0 else max(faulty.faults[0].rank, 0))
+    if late:
+        yield Attempt("late_data", replace(faulty, schedule=late))
+    slow = generator("slow", *stamp).randrange(faulty.ranks)
+    yield Attempt("slow_rank", faulty, SlowRank(slow))
+    depth = 1 + turn % 3
+    yield Attempt(f"pct{depth}", faulty, PCT(depth, default.points, *stamp))
+    held = _held(faulty, default.operations)
+    if held and turn % 2:
+        yield Attempt("held", replace(faulty, schedule=held))
+    else:
+        yield Attempt("pos", faulty, POS(*stamp))
