@@ -303,21 +303,21 @@ def plan_of_token(token: str) -> tuple[Plan, Scenario]:
 def replay(seed: Seed, where: str, fabric: str = "simulated") -> Replayed:
     """Run a seed again and hold the outcome against its status. where: for messages, the file."""
     plan, scenario, warnings = plan_of(seed, where)
-    outcome = run(plan, fabric, scenario=scenario)
+    outcome = run(plan, fabric, scenario=scenario, races=True)
     finding = outcome.finds(seed.finding.identity)
     stale = False
     problem = ""
     first = outcome.findings[0] if outcome.findings else None
     idle = _idle(outcome)
     if seed.status == "open":
-        if finding is None and first is not None:
-            problem = f"shows {first.identity} instead of {seed.finding.identity}"
-        elif finding is None and idle:
+        if finding is None and idle:
             stale = True
             problem = (
                 f"no longer shows {seed.finding.identity}, but {'; '.join(idle)}: that proves "
                 "nothing, so hunt for it anew"
             )
+        elif finding is None and first is not None:
+            problem = f"shows {first.identity} instead of {seed.finding.identity}"
         elif finding is None:
             problem = (
                 f"no longer shows {seed.finding.identity}: cured? run `rankfault seeds fix "

@@ -10,10 +10,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from harness.ambient import now
+from harness.checkers import RACES
 from harness.finding import Finding, Outcome
-from harness.plan import Plan
-from harness.portfolio import Attempt, Order, Target, attempts, fault_type
+from harness.plan import Hold, Plan
+from harness.portfolio import Attempt, Order, Target, attempts, data_holds, fault_type
 from harness.repeat import settled
 from harness.run import explore, run
 from harness.schedule import PausedRank, SlowRank
@@ -21,6 +24,9 @@ from harness.schedule.convert import holds_of
 
 PUTS = frozenset(("put", "put_nbi", "remote_store", "put_signal"))
 NOTIFIES = frozenset(("notify", "signal"))
+RACES_IN = frozenset(("default",))  # explorers whose runs are searched for races
+SHOWN = "race_shown"
+VISIBLE_TRIES = 6  # schedules that may show what a race does
 
 
 @dataclass(slots=True)
@@ -90,10 +96,13 @@ def hunt(
         if on_plan is not None:
             on_plan(statistics)
         wanted = next((f for f in outcome.findings if order.until.meets(f)), None)
+        if wanted is not None and wanted.checker == RACES.name:
+            outcome, wanted = _visible(attempt, outcome, wanted, order, statistics)
         if wanted is not None:
             explored = attempt.chooser is not None
+            explorer = attempt.explorer if outcome is attempt.outcome else SHOWN
             outcome = settled(outcome, wanted, order.scenario, explored=explored)
-            return Hunt(order, statistics, outcome, wanted, attempt.explorer)
+            return Hunt(order, statistics, outcome, wanted, explorer)
         statistics.passed_over.update(f.name for f in outcome.findings)
     statistics.seconds = now() - started
     return Hunt(order, statistics, None, None)
@@ -101,8 +110,33 @@ def hunt(
 
 def _run(attempt: Attempt, order: Order) -> Outcome:
     if attempt.chooser is None:
-        return run(attempt.plan, scenario=order.scenario)
+        races = attempt.explorer in RACES_IN
+        return run(attempt.plan, scenario=order.scenario, races=races)
     return explore(attempt.plan, order.scenario, attempt.chooser)
+
+
+def _visible(
+    attempt: Attempt, outcome: Outcome, race: Finding, order: Order, statistics: Statistics
+) -> tuple[Outcome, Finding]:
+    """A run in which the race has an effect, if holding back what takes part in it gives one.
+
+    Tried: each one-sided operation of the race to its last legal moment, then all data of the run.
+    """
+    record = outcome.run
+    numbers = dict.fromkeys(record.raw[at][7] for at in race.events if record.raw[at][7] >= 0)
+    schedules = [(Hold(number),) for number in numbers][:VISIBLE_TRIES]
+    for schedule in (*schedules, data_holds(record)):
+        if not schedule:
+            continue
+        if order.plans_max is not None and statistics.plans >= order.plans_max:
+            break
+        plan = msgspec.structs.replace(attempt.plan, schedule=schedule)
+        shown = run(plan, scenario=order.scenario, races=True)
+        _count(statistics, Attempt(SHOWN, plan), shown)
+        for finding in shown.findings:
+            if finding.checker != RACES.name and order.until.meets(finding):
+                return shown, finding
+    return outcome, race
 
 
 def _count(statistics: Statistics, attempt: Attempt, outcome: Outcome) -> None:

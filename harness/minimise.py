@@ -27,6 +27,7 @@ from harness.ambient import now
 from harness.errors import RankfaultError
 from harness.finding import Finding, Outcome
 from harness.plan import EVERY, Deviation, Fault, Hold, Plan, Preempt
+from harness.portfolio import data_holds
 from harness.proof import prove
 from harness.record import Run
 from harness.run import explore, run
@@ -66,6 +67,7 @@ class _Search:
     ) -> None:
         self.best = outcome
         self.finding = finding
+        self.races = finding.checker == "races"
         self.scenario = scenario
         self.started = now()
         self.deadline = self.started + seconds
@@ -80,7 +82,7 @@ class _Search:
         """The outcome of `plan` (None: it cannot run) and whether it has the finding."""
         self._begin()
         try:
-            outcome = run(plan, scenario=self.scenario)
+            outcome = run(plan, scenario=self.scenario, races=self.races)
         except RankfaultError:
             return None, False
         return outcome, outcome.finds(self.finding.identity) is not None
@@ -182,9 +184,20 @@ def minimise(
             search.best = proof.smaller
     except _OutOfTime:
         why = f"the budget of {seconds:g} s was spent"
-    best = search.best.finds(finding.identity)
+    outcome = _with_races(search)
+    best = outcome.finds(finding.identity)
     assert best is not None
-    return Minimised(search.best, best, proven, search.runs, now() - search.started, why)
+    return Minimised(outcome, best, proven, search.runs, now() - search.started, why)
+
+
+def _with_races(search: _Search) -> Outcome:
+    """The best outcome, judged once more with the races that stand behind its finding."""
+    best = search.best
+    try:
+        judged = run(best.plan, scenario=search.scenario, races=True)
+    except RankfaultError:  # the program does not repeat
+        return best
+    return judged if judged.finds(search.finding.identity) else best
 
 
 def _in_world(plan: Plan, ranks: int) -> Plan:
@@ -262,8 +275,19 @@ def _faults(search: _Search) -> None:
             if fault.rank != EVERY and (rank, nth) >= (fault.rank, fault.nth):
                 break
             moved = replace(fault, rank=rank, nth=nth)
-            if search.accept(_with_fault(search.best.plan, index, moved)):
+            if _accept_place(search, _with_fault(search.best.plan, index, moved)):
                 break
+
+
+def _accept_place(search: _Search, plan: Plan) -> bool:
+    """A fault at another place, with the schedule as it is or all of the run's data late."""
+    if search.accept(plan):
+        return True
+    if not plan.schedule:
+        return False
+    default, _ = search.attempt(replace(plan, schedule=()))
+    late = () if default is None else data_holds(default.run)
+    return bool(late) and search.accept(replace(plan, schedule=late))
 
 
 def _with_fault(plan: Plan, index: int, fault: Fault) -> Plan:

@@ -127,7 +127,7 @@ class ReplayItem(pytest.Item):
         else:
             path = self.config.invocation_params.dir / self._what
             plan, scenario, _ = corpus.plan_of(corpus.read(path), self._what)
-        outcome = run(plan, scenario=scenario)
+        outcome = run(plan, scenario=scenario, races=True)
         if outcome.findings:
             file = None if corpus.is_token(self._what) else self._what
             raise SeedProblem(report(outcome, outcome.findings[0], scenario, replay=file))

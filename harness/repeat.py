@@ -32,7 +32,7 @@ def repeatable(outcome: Outcome) -> bool:
 
 def checked(outcome: Outcome, finding: Finding, scenario: Scenario) -> Outcome:
     """`outcome`, with a note if its plan, run again, gives another run or not this finding."""
-    again = run(outcome.plan, scenario=scenario)
+    again = run(outcome.plan, scenario=scenario, races=finding.checker == "races")
     if again.finds(finding.identity) is None:
         told = "the same plan, run again, does not show it"
     elif again.run.identity() != outcome.run.identity():

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from harness import registry
-from harness.checkers import CHECKERS
+from harness.checkers import CHECKERS, RACES
 from harness.errors import NotYet, PlanError, UsageError
 from harness.fabric.execute import Job, execute
 from harness.fabric.frames import user_frame
@@ -23,6 +23,7 @@ from harness.plan import Plan
 from harness.record import Run, place
 from harness.scenario import Scenario
 
+RACES_EVENTS_MAX = 20_000
 FABRICS = ("simulated",)
 _in_flight: list[Plan] = []
 
@@ -32,8 +33,13 @@ def in_flight() -> Plan | None:
     return _in_flight[-1] if _in_flight else None
 
 
-def run(plan: Plan, fabric: str = "simulated", *, scenario: Scenario | None = None) -> Outcome:
+def run(
+    plan: Plan, fabric: str = "simulated", *, scenario: Scenario | None = None, races: bool = False
+) -> Outcome:
     """Execute and judge `plan`. scenario: the one the plan names, if the caller has it at hand.
+
+    races: look for races as well, in runs of at most RACES_EVENTS_MAX events (what the clocks need
+    grows with the square of the number of operations).
 
     Raises UsageError for a plan that names what does not exist or lies outside the scenario's bounds.
     """
@@ -41,7 +47,7 @@ def run(plan: Plan, fabric: str = "simulated", *, scenario: Scenario | None = No
         raise NotYet(f"fabric {fabric!r}: not yet built; choose one of: {', '.join(FABRICS)}")
     found = scenario if scenario is not None else registry.find(plan.scenario)
     plan = lowered(plan, found)
-    return judge(plan, found, execute_plan(plan, found))
+    return judge(plan, found, execute_plan(plan, found), races=races)
 
 
 def lowered(plan: Plan, scenario: Scenario) -> Plan:
@@ -121,11 +127,16 @@ def execute_plan(
     return record
 
 
-def judge(plan: Plan, scenario: Scenario, record: Run) -> Outcome:
-    """The outcome of a finished run: every checker's findings, and why it may be UNKNOWN."""
+def judge(plan: Plan, scenario: Scenario, record: Run, *, races: bool = False) -> Outcome:
+    """The outcome of a finished run: every checker's findings, and why it may be UNKNOWN.
+
+    Races come last: where a wrong value or a deadlock shows, that is the finding, and the race is
+    named beside it.
+    """
     findings: list[Finding] = []
     notes: list[str] = []
-    for checker in CHECKERS:
+    looking = races and len(record.raw) <= RACES_EVENTS_MAX
+    for checker in (*CHECKERS, RACES) if looking else CHECKERS:
         try:
             findings.extend(checker.check(record))
         except Exception as error:  # a crashed checker is UNKNOWN, never a pass

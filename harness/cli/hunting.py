@@ -10,7 +10,7 @@ from typing import Any
 
 from harness import registry
 from harness.ambient import fresh_seed, now
-from harness.checkers import CHECKERS
+from harness.checkers import CHECKERS, RACES
 from harness.cli.interrupt import Interrupt, Interrupted
 from harness.cli.output import Output, complain, width
 from harness.cli.progress import Progress
@@ -77,7 +77,7 @@ def parse_until(text: str) -> Target:
         if match is None:
             raise UsageError(f"--until {text}: after @ write rank=N, such as deadlock@rank=3")
         rank = int(match[1])
-    checkers = {checker.name for checker in CHECKERS}
+    checkers = {checker.name for checker in (*CHECKERS, RACES)}
     known = checkers | set(LIKELY) | {kind.split("/")[1] for kind in LIKELY}
     # An exception's kind is its class's name, so that set is open.
     if name and name not in known and not name.startswith("exceptions/"):

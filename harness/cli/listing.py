@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from harness import registry
-from harness.checkers import CHECKERS
+from harness.checkers import CHECKERS, RACES
 from harness.cli.output import Output, table, width
 from harness.diagnosis.table import LIKELY
 from harness.errors import UnknownName
@@ -80,7 +80,7 @@ def _faults() -> list[dict[str, Any]]:
 
 def _checkers() -> list[dict[str, Any]]:
     rows = []
-    for checker in CHECKERS:
+    for checker in (*CHECKERS, RACES):
         kinds = [name.split("/")[1] for name in LIKELY if name.startswith(f"{checker.name}/")]
         text = f"{PROPERTIES.get(checker.name, '')}. Kinds: {', '.join(kinds)}."
         rows.append({"name": checker.name, "kinds": kinds, "text": text})

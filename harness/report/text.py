@@ -24,6 +24,7 @@ PROPERTIES = {
     "lifetime": "memory lives, and keeps its content, as long as an operation uses it",
     "matching": "all ranks make the same collective calls in the same order",
     "progress": "every run comes to an end by itself",
+    "races": "whatever order the operations allow, accesses to the same bytes are ordered",
     "exceptions": "no rank program raises, and neither does the host program",
 }
 WIDTH = 80

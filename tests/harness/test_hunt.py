@@ -226,3 +226,47 @@ def test_limits_are_kept(monkeypatch):
 def test_worlds_can_be_narrowed():
     _, tried = hunted(ring, 1, ranks=(6, 7), plans_max=60)
     assert {plan.ranks for _, plan in tried} == {6, 7}
+
+
+@scenario(reference=lambda size: [torch.ones(4)] * size)
+def same_value_twice(rank):
+    slot = rank.window("slot", 4, torch.float32)
+    rank.put(slot, 0, torch.ones(4))
+    rank.barrier()
+    return rank.remote_load(slot, 0, 0, 4)
+
+
+@scenario(reference=lambda size: [values((r - 1) % size, 2) for r in range(size)])
+def unfenced_ring(rank):
+    inbox = rank.window("inbox", 2, torch.float32)
+    flag = rank.window("flag", 1, torch.int32)
+    right = (rank.index + 1) % rank.size
+    rank.put(inbox, right, values(rank.index, 2))
+    rank.notify(flag, right, 0, 1)
+    rank.wait(flag, 0, 1)
+    return rank.load(inbox, 0, 2)
+
+
+def test_a_race_that_no_value_shows_is_found_in_the_default_run():
+    found = hunt(Order(same_value_twice, 1, plans_max=20))
+    assert found.finding.name == "races/unordered_write"
+    assert found.statistics.shares["default"] == 1
+    assert found.outcome.plan.schedule == ()
+
+
+def test_a_race_with_an_effect_is_shown_with_it():
+    found = hunt(Order(unfenced_ring, 1, plans_max=20))
+    assert (found.finding.name, found.explorer) == ("integrity/unwritten_memory", "race_shown")
+    assert found.statistics.plans == 2
+    assert len(found.outcome.plan.schedule) == 1
+    assert "races/unordered_read" in [finding.name for finding in found.outcome.findings]
+
+
+def test_until_may_wait_for_the_race_itself():
+    found = hunt(Order(unfenced_ring, 1, plans_max=20, until=Target("races")))
+    assert (found.finding.name, found.outcome.plan.schedule) == ("races/unordered_read", ())
+
+
+def test_looking_for_what_a_race_does_keeps_to_the_number_of_plans():
+    found = hunt(Order(unfenced_ring, 1, plans_max=1))
+    assert (found.finding.name, found.statistics.plans) == ("races/unordered_read", 1)

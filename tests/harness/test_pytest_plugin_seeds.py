@@ -57,7 +57,7 @@ def seed(pytester, name, status="open", schedule=(LATE_PUT,)):
 
     found = registry.find("ring.py::ring")
     plan = Plan(scenario=found.name, params=found.params(n=1), ranks=2, schedule=(Hold(0),))
-    outcome = run(plan, scenario=found)
+    outcome = run(plan, scenario=found, races=True)
     made = corpus.seed_of(name, outcome, outcome.findings[0], found)
     path = pytester.path / "seeds" / f"{name}.json"
     data = json.loads(corpus.encode_file(made))

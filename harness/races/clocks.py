@@ -1,0 +1,111 @@
+"""Clocks of a finished run: what each lane and each operation in flight knows, in every schedule.
+
+Model. The clock of a lane says of every lane up to which event it is known, and has a bit for every
+one-sided operation (a fiber of its own) that is known to be complete:
+
+    issue      an operation knows what its lane knew, and what the program orders before it (steps.py);
+               whoever sees a notify knows what the notify knows
+    quiet, get the lane knows its operations (the get) complete
+    sync       the lanes that meet know what each knew at its arrival: no operation of a lane that was
+               not quiet before. barrier is quiet and sync, window allocation a sync of all
+    wait, poll the lane knows what every set of notifies that can have ended it guarantees (cells.py)
+
+What a wait guarantees depends on which notifies can only come after it, hence on the clocks. The first
+pass lets each wait know all that was delivered before it in this run, which is too much. Each further
+pass starts from the clocks of the one before and only takes away; it ends when no clock that was used
+ahead of its turn has changed. What is left holds on every schedule that takes the same branches.
+
+Not modelled: several lanes a rank, groups.
+"""
+
+from __future__ import annotations
+
+from harness.races.cells import Cell, Write
+from harness.races.joins import Clock, Lanes, joined
+from harness.races.steps import Steps
+
+PASSES_MAX = 12
+
+
+class Clocks:
+    """The lanes' clocks of a run. changes: by event, the clock of its lane from then on."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+        self.size = steps.run.ranks
+        self.passes = 1
+        self.changes = self.plain = self._pass(first=True)
+        if any(step.kind == "read" for step in steps.steps):
+            again = True
+            while again and self.passes < PASSES_MAX:
+                for cell in steps.cells.values():
+                    cell.restart()
+                self._again = False
+                self.changes = self._pass(first=False)
+                again = self._again
+                self.passes += 1
+
+    def at(self, lane: int, event: int, *, roughly: bool = False) -> Clock:
+        """What a lane knows at an event of its own. roughly: by the first pass."""
+        changes = self.plain if roughly else self.changes
+        raw = self.steps.run.raw
+        last = max((at for at in changes if at <= event and raw[at][0] == lane), default=None)
+        return ((-1,) * self.size, 0) if last is None else changes[last]
+
+    def _pass(self, *, first: bool) -> dict[int, Clock]:
+        clocks: list[Clock] = [((-1,) * self.size, 0)] * self.size
+        changes: dict[int, Clock] = {}
+        arrived: dict[object, list[Clock]] = {}
+        met: dict[object, Clock] = {}
+        unheard: dict[int, list[tuple[Write, Cell]]] = {}
+        for kind, at, lane, what in self.steps.steps:
+            if kind == "issue":
+                self._issue(at, lane, clocks[lane], what, first=first)
+                if first:
+                    write, cell = what
+                    if write.op < 0:
+                        cell.deliver(write)
+                    else:
+                        unheard.setdefault(write.op, []).append(what)
+            elif kind == "done":
+                lanes, mask = clocks[lane]
+                if mask | what != mask:
+                    clocks[lane] = changes[at] = lanes, mask | what
+            elif kind == "read":
+                cell, value, reached = what
+                if first:
+                    found = cell.delivered
+                else:
+                    lanes, mask = clocks[lane]
+                    now = known_at(lanes, lane, at), mask
+                    found = cell.acquired(lane, at, now, value, reached=reached)
+                if found is not None:
+                    clocks[lane] = changes[at] = joined((clocks[lane], found))
+            elif kind == "deliver":
+                for write, cell in unheard.pop(what, ()):
+                    cell.deliver(write)
+            elif kind == "arrive":
+                lanes, mask = clocks[lane]
+                arrived.setdefault(what, []).append((known_at(lanes, lane, at), mask))
+            else:
+                if what not in met:
+                    met[what] = joined(arrived[what])
+                clocks[lane] = changes[at] = joined((clocks[lane], met[what]))
+        return changes
+
+    def _issue(
+        self, at: int, lane: int, clock: Clock, what: tuple[Write, Cell], *, first: bool
+    ) -> None:
+        """What whoever sees this write to a cell knows."""
+        write, _ = what
+        lanes, mask = clock
+        fixed = self.steps.fixed[write.op] if write.op >= 0 else 0
+        new = known_at(lanes, lane, at), mask | fixed
+        if not first and write.asked and write.clock != new:
+            self._again = True
+        write.clock = new
+
+
+def known_at(lanes: Lanes, lane: int, at: int) -> Lanes:
+    """`lanes` with its own lane's component set to event `at`."""
+    return (*lanes[:lane], at, *lanes[lane + 1 :])

@@ -1,0 +1,120 @@
+"""The pairs of accesses of a run that touch the same bytes and that nothing orders.
+
+An access is ordered before another if the other's clock covers it: that of its lane for what acts at
+once, its own for what is done in flight (a delivery, both ends of a get, the source of a put_nbi).
+One run suffices for any pair that it executes, in whichever order it did.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from harness.races.clocks import Clocks, known_at
+from harness.races.joins import Clock
+from harness.races.shadow import Access, Memory
+from harness.races.steps import FLAG_DTYPE, GETS, PUTS, Steps
+from harness.record import DELIVERIES, RawEvent, Run
+
+SHARED = -1  # the rank of memory that all ranks have in common
+_ONE = {"load": "read", "remote_load": "read", "store": "write"}
+_ISSUES = PUTS | GETS | {"notify", "signal"}
+
+
+class Conflict(NamedTuple):
+    """Two accesses that nothing orders, as the record has them."""
+
+    first: Access
+    second: Access
+
+
+class Conflicts:
+    """The conflicts of a run, in the order of the record."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.steps = Steps(run)
+        self.clocks = Clocks(self.steps)
+        self._atomic: dict[int, tuple[str, str]] = {}  # by operation: kind and dtype
+        self._memories: dict[tuple[int, int], Memory] = defaultdict(Memory)
+        self._dtypes = [known.dtype for known in run.names]
+        self._shared = {
+            known.number for known in run.names
+            if known.kind == "host tensor" and known.name not in run.private
+        }
+
+    def __iter__(self) -> Iterator[Conflict]:
+        blank: Clock = ((-1,) * self.run.ranks, 0)
+        now = [blank] * self.run.ranks
+        changes, polls = self.clocks.changes, self.steps.polls
+        flying: dict[int, Clock] = {}  # by operation
+        for at, event in enumerate(self.run.raw):
+            lane, kind = event[0], event[1]
+            if kind in DELIVERIES:
+                number = event[7]
+                clock = flying[number] if kind == "read" else flying.pop(number)
+                for access in self._in_flight(at, event):
+                    yield from self._touch(access, clock)
+                continue
+            if at in changes:
+                now[lane] = changes[at]
+            if kind in _ONE:
+                if at not in polls:
+                    access = Access(at, lane, -1, _ONE[kind], event[2], event[3], event[4], event[5])
+                    yield from self._touch(access, now[lane])
+            elif kind in _ISSUES:
+                flying[event[7]] = self._issued(at, event, now[lane])
+                if kind != "put_nbi" and event[7] in self.run.sources:
+                    access = self._source(at, lane, event[7], event[5] - event[4])
+                    yield from self._touch(access._replace(op=-1), now[lane])
+
+    def _issued(self, at: int, event: RawEvent, clock: Clock) -> Clock:
+        """The clock of an operation that a lane with `clock` issues."""
+        number, value = event[7], event[6]
+        if event[1] in ("notify", "signal"):
+            self._atomic[number] = ("set" if type(value) is tuple else "add", FLAG_DTYPE)
+        elif type(value) is tuple:
+            dtype = self._dtypes[event[2]]
+            self._atomic[number] = ("add", FLAG_DTYPE if dtype == "uint8" else dtype)
+        lanes, mask = clock
+        return known_at(lanes, event[0], at), mask | self.steps.fixed[number]
+
+    def _source(self, at: int, lane: int, number: int, nbytes: int) -> Access:
+        """The read of a put's source."""
+        window, lo = self.run.sources[number]
+        return Access(at, lane, number, "read", window, lane, lo, lo + nbytes)
+
+    def _in_flight(self, at: int, event: RawEvent) -> Iterator[Access]:
+        """What one event of an operation in flight touches."""
+        _, kind, window, rank, lo, hi, _, number, *_ = event
+        lane = self.steps.issuers[number]
+        if kind == "read":
+            if at not in self.steps.polls:
+                yield Access(at, lane, number, "read", window, rank, lo, hi)
+            return
+        atomic, dtype = self._atomic.get(number, ("write", ""))
+        if kind == "deliver" and number in self.steps.late:
+            yield self._source(at, lane, number, hi - lo)
+        yield Access(at, lane, number, atomic, window, rank, lo, hi, dtype)
+
+    def _touch(self, access: Access, clock: Clock) -> Iterator[Conflict]:
+        lane = access.lane if access.op < 0 else -1
+        number = access.op
+        lanes, mask = clock
+
+        def covered(other: Access) -> bool:
+            if other.op < 0:
+                return other.lane == lane or lanes[other.lane] >= other.at
+            return other.op == number or bool(mask >> other.op & 1)
+
+        rank = SHARED if access.window in self._shared else access.rank
+        memory = self._memories[access.window, rank]
+        for other in memory.touch(access, covered):
+            if access.kind == "read" and self._counts(other):
+                continue
+            yield Conflict(other, access)
+
+    def _counts(self, other: Access) -> bool:
+        """Whether a read beside it is a poll of cells: a notify on an int32 window."""
+        return other.kind in ("add", "set") and self._dtypes[other.window] == FLAG_DTYPE

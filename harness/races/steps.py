@@ -1,0 +1,251 @@
+"""The record of a run, read once: the steps that change clocks, and what is the same in every pass.
+
+What an operation knows by the program alone, without any clock: its own bit, the data of its
+put_signal, and, behind a fence, all that its rank put to the same target before (`fixed`).
+
+Cells are elements that a notify or wait names. So are single int32 elements of windows that are read
+alone and written remotely only alone: flags. A read of one cell alone is a poll: it acquires what its
+value tells, and races with nothing. A longer load of int32 elements is read as polls of the cells in
+it, and races with puts and stores, not with notifies.
+
+Not modelled: a data element of int32 that is read and written alone, which counts as a flag, as a
+correct program may poll one; several lanes a rank, groups.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+from harness.races.cells import Cell, Write
+from harness.record import RawEvent, Run
+
+CELL_BYTES = 4
+PUTS = frozenset(("put", "put_nbi", "remote_store", "put_signal"))
+READS = frozenset(("load", "remote_load"))
+GETS = frozenset(("get_issue", "get_nbi"))
+ARRIVALS = frozenset(("sync_arrive", "window_arrive"))
+MEETINGS = frozenset(("sync", "barrier", "window"))
+FLAG_DTYPE = "int32"
+
+Key = tuple[int, int, int]  # window, rank, byte offset
+
+
+class Step(NamedTuple):
+    """One step of a pass: what, at which event, of which lane, with what."""
+
+    kind: str  # issue, done, arrive, meet, read, deliver
+    at: int
+    lane: int
+    what: Any
+
+
+class Steps:
+    """The steps of a run, its cells, and its operations by number.
+
+    fixed: by operation, what it knows by the program alone. begun, issuers: the event of its issue
+    and its lane. writes: what it does to a cell.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.steps: list[Step] = []
+        self.cells: dict[Key, Cell] = {}
+        self.fixed: list[int] = []
+        self.issuers: list[int] = []
+        self.begun: list[int] = []  # by operation: the event of its issue
+        self.polls: set[int] = set()  # events that read one cell alone
+        self.late: set[int] = set()  # operations that read their source in flight
+        self.writes: dict[int, Write] = {}  # to cells, by operation
+        self._own = [0] * run.ranks
+        self._fences = [0] * run.ranks
+        self._put: dict[int, int] = defaultdict(int)  # by issuer and target: bits put so far
+        self._fenced: dict[int, tuple[int, int]] = {}  # by the same: as of which fence, which bits
+        self._met = [0] * run.ranks
+        self._getting: list[dict[int, Step | None]] = [{} for _ in range(run.ranks)]
+        self._find_cells()
+        self._by_memory: dict[tuple[int, int], list[tuple[int, Cell]]] = defaultdict(list)
+        for (window, rank, lo), cell in sorted(self.cells.items(), key=lambda item: item[0]):
+            self._by_memory[window, rank].append((lo, cell))
+        for index, event in enumerate(run.raw):
+            self._read_event(index, event)
+        for cell in self.cells.values():
+            cell.restart()
+
+    # Cells ----------------------------------------------------------------------------------------
+
+    def _find_cells(self) -> None:
+        flags: set[Key] = set()
+        wide: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
+        sets: list[Key] = []
+        for _, kind, window, peer, lo, hi, *_ in self.run.raw:
+            if kind in ("notify", "signal", "wait"):
+                sets.append((window, peer, lo))
+            elif hi - lo == CELL_BYTES:
+                if kind in READS or kind in GETS:
+                    flags.add((window, peer, lo))
+            elif kind in PUTS:
+                wide[window, peer].add((lo, hi))
+        names = self.run.names if flags else []
+        for key in flags:
+            known = names[key[0]]
+            if known.kind == "window" and known.dtype == FLAG_DTYPE and not any(
+                lo < key[2] + CELL_BYTES and key[2] < hi for lo, hi in wide.get(key[:2], ())
+            ):
+                sets.append(key)
+        for key in sets:
+            if key not in self.cells:
+                self.cells[key] = Cell(key[1])
+        if self.cells:
+            self._find_initial()
+
+    def _find_initial(self) -> None:
+        """What each cell held at first, where the record tells; else 0."""
+        left = set(self.cells)
+        amounts: dict[int, Any] = {}
+        for _, kind, window, peer, lo, _, value, number, *_ in self.run.raw:
+            if kind in ("notify", "signal"):
+                amounts[number] = value
+            elif kind in ("deliver", "store", "wait") and (window, peer, lo) in left:
+                left.discard((window, peer, lo))
+                if kind == "wait":
+                    self.cells[window, peer, lo].initial = value
+                elif type(value) is int and type(amounts.get(number)) is int:
+                    self.cells[window, peer, lo].initial = value - amounts[number]
+                if not left:
+                    return
+
+    def _within(self, event: RawEvent) -> list[tuple[int, Cell]]:
+        """The cells in the bytes of an event, with their offsets."""
+        known = self._by_memory.get((event[2], event[3]))
+        if not known:
+            return []
+        first = bisect_left(known, event[4], key=lambda entry: entry[0])
+        found = []
+        for lo, cell in known[first:]:
+            if lo + CELL_BYTES > event[5]:
+                break
+            found.append((lo, cell))
+        return found
+
+    # Events ---------------------------------------------------------------------------------------
+
+    def _read_event(self, index: int, event: RawEvent) -> None:
+        lane, kind, number = event[0], event[1], event[7]
+        if kind in PUTS or kind in ("notify", "signal"):
+            self._issue(index, event)
+        elif kind in GETS:
+            self.fixed.append(1 << number)
+            self.issuers.append(lane)
+            self.begun.append(index)
+            self._own[lane] |= 1 << number
+            self._getting[lane][number] = None
+        elif kind == "deliver":
+            write = self.writes.get(number)
+            if write is not None:
+                write.delivered = index
+                self.steps.append(Step("deliver", index, lane, number))
+        elif kind == "read":
+            self._landing(index, event)
+        elif kind in READS:
+            self._load(index, event)
+        elif kind == "store":
+            for lo, cell in self._within(event):
+                write = Write(lane, index, -1, _int_at(event, lo), adds=False)
+                cell.add(write)
+                self.steps.append(Step("issue", index, lane, (write, cell)))
+        elif kind == "wait":
+            value, reached = self.run.awaited.get(index, (event[6], True))
+            what = (self.cells[event[2], event[3], event[4]], value, reached)
+            self.steps.append(Step("read", index, lane, what))
+        elif kind == "fence":
+            self._fences[lane] += 1
+        elif kind in ("quiet", "get"):
+            self._completed(index, lane, kind)
+        elif kind in ARRIVALS or kind in MEETINGS:
+            self._meet(index, event)
+
+    def _issue(self, index: int, event: RawEvent) -> None:
+        lane, kind, window, peer, lo, _, value, number = event[:8]
+        pair = lane * self.run.ranks + peer
+        stamp, before = self._fenced.get(pair, (0, 0))
+        if stamp != self._fences[lane]:
+            before = self._put[pair]
+            self._fenced[pair] = self._fences[lane], before
+        bit = 1 << number
+        self.fixed.append(before | bit | (bit >> 1 if kind == "signal" else 0))
+        self.issuers.append(lane)
+        self.begun.append(index)
+        self._put[pair] |= bit
+        self._own[lane] |= bit
+        adds = not isinstance(value, tuple) or value[0] == "add"
+        if kind in PUTS:
+            if kind == "put_nbi":
+                self.late.add(number)
+            for at, cell in self._within(event):
+                write = Write(lane, index, number, _int_at(event, at),
+                              adds=adds and isinstance(value, tuple))
+                self._cell_write(index, write, cell)
+        else:
+            amount = value if adds else value[1]
+            cell = self.cells[window, peer, lo]
+            self._cell_write(index, Write(lane, index, number, amount, adds=adds), cell)
+
+    def _cell_write(self, index: int, write: Write, cell: Cell) -> None:
+        cell.add(write)
+        self.writes[write.op] = write
+        self.steps.append(Step("issue", index, write.issuer, (write, cell)))
+
+    def _load(self, index: int, event: RawEvent) -> None:
+        lane, _, window, _, lo, hi = event[:6]
+        found = self._within(event)
+        if hi - lo == CELL_BYTES and found:
+            self.polls.add(index)
+        elif found and self.run.names[window].dtype != FLAG_DTYPE:
+            return
+        for at, cell in found:
+            value = _int_at(event, at)
+            if value is not None:
+                self.steps.append(Step("read", index, lane, (cell, value, False)))
+
+    def _landing(self, index: int, event: RawEvent) -> None:
+        """A get of one cell alone: a poll that acquires when the get is complete."""
+        number = event[7]
+        found = self._within(event)
+        if found and event[5] - event[4] == CELL_BYTES:
+            self.polls.add(index)
+            value = _int_at(event, event[4])
+            lane = self.issuers[number]
+            if value is not None:
+                self._getting[lane][number] = Step("read", -1, lane, (found[0][1], value, False))
+
+    def _completed(self, index: int, lane: int, kind: str) -> None:
+        """A quiet completes all of its lane's operations, a get its own."""
+        getting = self._getting[lane]
+        if kind == "quiet":
+            bits, polled = self._own[lane], list(getting.values())
+            getting.clear()
+        else:
+            number = max(getting)
+            bits, polled = 1 << number, [getting.pop(number)]
+        self.steps.append(Step("done", index, lane, bits))
+        for step in polled:
+            if step is not None:
+                self.steps.append(step._replace(at=index))
+
+    def _meet(self, index: int, event: RawEvent) -> None:
+        lane, kind, window = event[:3]
+        if kind == "sync_arrive":
+            self._met[lane] += 1
+        key = window if kind.startswith("window") else ("sync", self._met[lane])
+        self.steps.append(Step("arrive" if kind in ARRIVALS else "meet", index, lane, key))
+
+
+def _int_at(event: RawEvent, lo: int) -> int | None:
+    """The int32 that an event wrote or read at byte `lo`; None where the record has a digest."""
+    value = event[6][1] if isinstance(event[6], tuple) else event[6]
+    if not isinstance(value, bytes) or len(value) != event[5] - event[4]:
+        return None
+    return int(struct.unpack_from("<i", value, lo - event[4])[0])
