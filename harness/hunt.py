@@ -15,7 +15,7 @@ import msgspec
 from harness.ambient import now
 from harness.checkers import RACES
 from harness.finding import Finding, Outcome
-from harness.plan import Hold, Plan
+from harness.plan import Deviation, Hold, Plan
 from harness.portfolio import Attempt, Order, Target, attempts, data_holds, fault_type
 from harness.repeat import settled
 from harness.run import explore, run
@@ -24,7 +24,6 @@ from harness.schedule.convert import holds_of
 
 PUTS = frozenset(("put", "put_nbi", "remote_store", "put_signal"))
 NOTIFIES = frozenset(("notify", "signal"))
-RACES_IN = frozenset(("default",))  # explorers whose runs are searched for races
 SHOWN = "race_shown"
 VISIBLE_TRIES = 6  # schedules that may show what a race does
 
@@ -33,8 +32,7 @@ VISIBLE_TRIES = 6  # schedules that may show what a race does
 class Statistics:
     """What a hunt did; enough to prove that it explored.
 
-    identities: distinct run identities (as hashes). fired: in how many plans each fault took
-    effect.
+    identities: distinct run identities (as hashes). fired: in how many plans each fault took effect.
     shares: plans by explorer. unfired: plans with faults of which none fired. notes: checkers that
     failed, and how often.
     """
@@ -80,63 +78,84 @@ def hunt(
     on_plan: called after each plan, for progress. before_plan: called with each plan and its
     explorer before it runs (the slot file of the plan in flight).
     """
-    statistics = Statistics()
-    started = now()
+    trial = _Trial(order, on_plan, before_plan)
+    statistics = trial.statistics
     for attempt in attempts(order, before_plan):
-        statistics.seconds = now() - started
-        if order.plans_max is not None and statistics.plans >= order.plans_max:
+        if trial.spent():
             break
-        if order.seconds is not None and statistics.seconds >= order.seconds:
-            break
-        if before_plan is not None:
-            before_plan(attempt.plan, attempt.explorer)
-        outcome = attempt.outcome = _run(attempt, order)
-        _count(statistics, attempt, outcome)
-        statistics.seconds = now() - started
-        if on_plan is not None:
-            on_plan(statistics)
+        outcome = attempt.outcome = trial.run(attempt)
         wanted = next((f for f in outcome.findings if order.until.meets(f)), None)
-        if wanted is not None and wanted.checker == RACES.name:
-            outcome, wanted = _visible(attempt, outcome, wanted, order, statistics)
-        if wanted is not None:
-            explored = attempt.chooser is not None
-            explorer = attempt.explorer if outcome is attempt.outcome else SHOWN
-            outcome = settled(outcome, wanted, order.scenario, explored=explored)
-            return Hunt(order, statistics, outcome, wanted, explorer)
-        statistics.passed_over.update(f.name for f in outcome.findings)
-    statistics.seconds = now() - started
+        if wanted is None:
+            statistics.passed_over.update(f.name for f in outcome.findings)
+            continue
+        shown = trial.shown(attempt, outcome, wanted) if wanted.checker == RACES.name else None
+        if shown is not None:
+            attempt, wanted = shown
+            assert attempt.outcome is not None
+            outcome = attempt.outcome
+        outcome = settled(outcome, wanted, order.scenario, explored=attempt.chooser is not None)
+        return Hunt(order, statistics, outcome, wanted, attempt.explorer)
     return Hunt(order, statistics, None, None)
 
 
-def _run(attempt: Attempt, order: Order) -> Outcome:
-    if attempt.chooser is None:
-        races = attempt.explorer in RACES_IN
-        return run(attempt.plan, scenario=order.scenario, races=races)
-    return explore(attempt.plan, order.scenario, attempt.chooser)
+class _Trial:
+    """The one way in which a hunt runs a plan: announced, run, counted, within the limits."""
 
+    def __init__(
+        self, order: Order, on_plan: Callable[[Statistics], None] | None,
+        before_plan: Callable[[Plan, str], None] | None,
+    ) -> None:
+        self.order = order
+        self.statistics = Statistics()
+        self._on_plan = on_plan
+        self._before_plan = before_plan
+        self._started = now()
 
-def _visible(
-    attempt: Attempt, outcome: Outcome, race: Finding, order: Order, statistics: Statistics
-) -> tuple[Outcome, Finding]:
-    """A run in which the race has an effect, if holding back what takes part in it gives one.
-
-    Tried: each one-sided operation of the race to its last legal moment, then all data of the run.
-    """
-    record = outcome.run
-    numbers = dict.fromkeys(record.raw[at][7] for at in race.events if record.raw[at][7] >= 0)
-    schedules = [(Hold(number),) for number in numbers][:VISIBLE_TRIES]
-    for schedule in (*schedules, data_holds(record)):
-        if not schedule:
-            continue
+    def spent(self) -> bool:
+        """Whether the number of plans or the time is used up."""
+        order, statistics = self.order, self.statistics
+        statistics.seconds = now() - self._started
         if order.plans_max is not None and statistics.plans >= order.plans_max:
-            break
-        plan = msgspec.structs.replace(attempt.plan, schedule=schedule)
-        shown = run(plan, scenario=order.scenario, races=True)
-        _count(statistics, Attempt(SHOWN, plan), shown)
-        for finding in shown.findings:
-            if finding.checker != RACES.name and order.until.meets(finding):
-                return shown, finding
-    return outcome, race
+            return True
+        return order.seconds is not None and statistics.seconds >= order.seconds
+
+    def run(self, attempt: Attempt) -> Outcome:
+        """Run one plan; races are looked for in default runs and where one is to be shown."""
+        if self._before_plan is not None:
+            self._before_plan(attempt.plan, attempt.explorer)
+        scenario = self.order.scenario
+        if attempt.chooser is None:
+            races = attempt.explorer in ("default", SHOWN)
+            outcome = run(attempt.plan, scenario=scenario, races=races)
+        else:
+            outcome = explore(attempt.plan, scenario, attempt.chooser)
+        _count(self.statistics, attempt, outcome)
+        self.statistics.seconds = now() - self._started
+        if self._on_plan is not None:
+            self._on_plan(self.statistics)
+        return outcome
+
+    def shown(
+        self, attempt: Attempt, outcome: Outcome, race: Finding
+    ) -> tuple[Attempt, Finding] | None:
+        """A run in which the race has an effect, if holding back what takes part in it gives one.
+
+        Tried: each one-sided operation of the race to its last legal moment, then all data late.
+        """
+        if self.order.delivery == "eager":  # it knows no holds
+            return None
+        raw = outcome.run.raw
+        numbers = dict.fromkeys(raw[at][7] for at in race.events if raw[at][7] >= 0)
+        schedules: list[tuple[Deviation, ...]] = [(Hold(number),) for number in numbers]
+        for schedule in (*schedules[:VISIBLE_TRIES], data_holds(outcome.run)):
+            if not schedule or self.spent():
+                continue
+            tried = Attempt(SHOWN, msgspec.structs.replace(attempt.plan, schedule=schedule))
+            tried.outcome = self.run(tried)
+            for finding in tried.outcome.findings:
+                if finding.checker != RACES.name and self.order.until.meets(finding):
+                    return tried, finding
+        return None
 
 
 def _count(statistics: Statistics, attempt: Attempt, outcome: Outcome) -> None:

@@ -24,6 +24,10 @@ Owner = Lane | InFlight
 class Chooser(Protocol):
     """An explorer's policy: asked at every point with two or more enabled owners."""
 
+    def restart(self) -> None:
+        """Forget the run so far: it is repeated, with the same choices."""
+        ...
+
     def choose(self, simulation: Choosing, lanes: list[Lane], ops: list[InFlight]) -> Owner:
         """The owner that moves next, one of `lanes` or `ops` (both in owner order)."""
         ...

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from harness.errors import PeerLost, RankDied
+from harness.errors import RankDied
 from harness.fabric.afterwards import afterwards
 from harness.fabric.carrier import exclusive, start_watchdog
 from harness.fabric.frames import user_frame
@@ -18,7 +18,7 @@ from harness.fabric.memory import DTYPE_NAME, ITEMSIZE, Buffer, Region
 from harness.fabric.simulated import EVENTS_MAX, Chooser, Lane, Simulation
 from harness.fabric.simulated_rank import SimulatedRank
 from harness.fabric.windows import SharedWindows
-from harness.host import Dispatch, HostProgram, HostWindow, World
+from harness.host import HostProgram, HostWindow, World
 from harness.interpose import Interposer, Operation
 from harness.plan import Fault, Hold, Preempt
 from harness.record import Blocked, Failure, Run, WindowRecord
@@ -52,8 +52,8 @@ def execute(job: Job) -> Run:
 
 def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
     chooser = job.chooser
-    if swapping and hasattr(chooser, "restart"):
-        chooser.restart()  # type: ignore[union-attr]
+    if swapping and chooser is not None:
+        chooser.restart()
     simulation = Simulation(
         job.ranks, schedule=job.schedule, eager=job.eager, chooser=chooser, guide=job.guide,
         events_max=job.events_max, swapping=swapping,
@@ -102,8 +102,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
                 rank._lane = simulation.add_lane(_queue(rank, program, windows, interposer))
             simulation.run(when_blocked)
     job.derived = simulation.derived
-    run = _finish(job, simulation, ranks, windows, world, observed, interposer)
-    run.blocked = blocked
+    run = _finish(job, simulation, ranks, windows, world, observed, interposer, blocked)
     drew = simulation.ambient.drew
     simulation.release()
     return run, drew
@@ -133,7 +132,7 @@ def _queue(
     """The lane of a rank: its dispatches, one after the other; returns their results."""
     numbers = {key: len(program.windows) + i for i, key in enumerate(program.prepared)}
 
-    def bind(value: Any, index: int) -> Any:
+    def bind(value: Any) -> Any:
         if isinstance(value, HostWindow):
             if interposer is None:
                 return rank.bind(value.number, value.shape, value.dtype, value.offset)
@@ -154,8 +153,7 @@ def _queue(
     def run() -> Any:
         results = []
         for dispatch in program.queues[rank.index]:
-            args = [bind(value, index) for index, value in enumerate(dispatch.args)]
-            results.append(_call(dispatch, rank, args))
+            results.append(dispatch.program(rank, *map(bind, dispatch.args)))
             if rank._lane.dying:  # its program swallowed its own death
                 raise RankDied
             if interposer is not None:
@@ -163,10 +161,6 @@ def _queue(
         return results
 
     return run
-
-
-def _call(dispatch: Dispatch, rank: SimulatedRank, args: list[Any]) -> Any:
-    return dispatch.program(rank, *args)
 
 
 def _blocked(lane: Lane, simulation: Simulation, windows: SharedWindows) -> Blocked:
@@ -218,7 +212,7 @@ def _memory(windows: SharedWindows, ranks: int) -> list[WindowRecord]:
 
 def _finish(
     job: Job, simulation: Simulation, ranks: list[SimulatedRank], windows: SharedWindows,
-    world: World, observed: Any, interposer: Interposer | None,
+    world: World, observed: Any, interposer: Interposer | None, blocked: list[Blocked],
 ) -> Run:
     return Run(
         ranks=job.ranks,
@@ -233,7 +227,7 @@ def _finish(
         observed=observed,
         expected=None,
         failures=sorted(simulation.failures, key=lambda failure: failure.clock),
-        blocked=[],
+        blocked=blocked,
         dead=simulation.dead,
         peers_lost=simulation.peers_lost,
         fired=interposer.fired if interposer else [],
@@ -247,5 +241,3 @@ def _finish(
         private=[p.name for p in world.recorded.prepared.values() if p.private is not None],
     )
 
-
-__all__ = ["Job", "PeerLost", "execute"]

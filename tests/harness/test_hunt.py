@@ -270,3 +270,15 @@ def test_until_may_wait_for_the_race_itself():
 def test_looking_for_what_a_race_does_keeps_to_the_number_of_plans():
     found = hunt(Order(unfenced_ring, 1, plans_max=1))
     assert (found.finding.name, found.statistics.plans) == ("races/unordered_read", 1)
+
+
+def test_every_plan_is_announced_before_it_runs_also_those_that_show_a_race():
+    announced, counted = [], []
+    found = hunt(
+        Order(unfenced_ring, 1, plans_max=20),
+        on_plan=lambda statistics: counted.append(statistics.plans),
+        before_plan=lambda plan, explorer: announced.append(explorer),
+    )
+    assert found.statistics.plans == 2
+    assert announced == ["default", "race_shown"]
+    assert counted == [1, 2]
