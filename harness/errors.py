@@ -82,6 +82,10 @@ class WrongPeer(OperationError):
     """A peer outside [0, world size)."""
 
 
+class WrongGroup(OperationError):
+    """A group that is none: ranks outside the world, twice, or without the caller."""
+
+
 class WrongHandle(OperationError):
     """A window where a tensor is due, or the reverse."""
 

@@ -34,6 +34,8 @@ from harness.errors import (
 from harness.fabric.memory import ITEMSIZE, Shape, normal_shape
 from harness.interpose import Interposer, Operation
 
+LANES_MAX = 64
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostWindow:
@@ -82,10 +84,11 @@ class HostWindow:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """One program for one rank, with its arguments as the host gave them."""
+    """One program for one rank, with its arguments as the host gave them. lanes: its workers."""
 
     program: Callable[..., Any]
     args: tuple[Any, ...]
+    lanes: int = 1
 
 
 @dataclass(slots=True)
@@ -201,15 +204,30 @@ class World:
             copy = tensor.clone() if index in private else None
             self.recorded.prepared[id(tensor)] = PreparedTensor(name, tensor, copy)
 
-    def dispatch(self, program: Callable[..., Any], *args: Any, device: int) -> None:
-        """Queue `program(rank, *args)` on logical rank `device`. Raises DispatchError."""
-        if not self._faults:
-            self._dispatch(program, args, device)
-            return
-        self._offer("dispatch", device, self._dispatch, program=program, args=args, device=device)
+    def dispatch(
+        self, program: Callable[..., Any], *args: Any, device: int, lanes: int = 1
+    ) -> None:
+        """Queue `program(rank, *args)` on logical rank `device`. Raises DispatchError.
 
-    def _dispatch(self, program: Callable[..., Any], args: tuple[Any, ...], device: int) -> None:
+        lanes: how many workers of the rank run it at the same time, each with its own `rank.lane`;
+        the rank's next dispatch begins when all of them have ended.
+        """
+        if not self._faults:
+            self._dispatch(program, args, device, lanes)
+            return
+        self._offer(
+            "dispatch", device, self._dispatch, program=program, args=args, device=device,
+            lanes=lanes,
+        )
+
+    def _dispatch(
+        self, program: Callable[..., Any], args: tuple[Any, ...], device: int, lanes: int
+    ) -> None:
         name = getattr(program, "__name__", repr(program))
+        if type(lanes) is not int or not 1 <= lanes <= LANES_MAX:
+            raise DispatchError(
+                f"dispatch of {name} on rank {device}: lanes={lanes!r} is outside 1..{LANES_MAX}"
+            )
         if not 0 <= device < self.size:
             hint = ""
             if device in self.device_ids:
@@ -251,7 +269,7 @@ class World:
                 f"dispatch of {name}: rank {device} is dispatched again before rank {behind} was "
                 f"dispatched in round {len(queue) - 1}; every logical rank comes once a round"
             )
-        queue.append(Dispatch(program, args))
+        queue.append(Dispatch(program, args, lanes))
 
     def finished(self) -> HostProgram:
         """The recorded program. Raises DispatchError when a rank is missing from the last round."""

@@ -188,7 +188,7 @@ def late_operations(outcome: Outcome) -> dict[str, int]:
     """How many puts and notifies were delivered later than as soon as they could be."""
     record = outcome.run
     late = {hold.op for hold in holds_of(record)}
-    kinds = [e[1] for e in record.raw if e[7] in late and e[0] < record.ranks]
+    kinds = [e[1] for e in record.raw if e[7] in late and e[0] < len(record.lanes)]
     return {
         "late_put": sum(kind in PUTS for kind in kinds),
         "late_notify": sum(kind in NOTIFIES for kind in kinds),

@@ -35,10 +35,11 @@ class Operation:
     rank: int
     size: int
     args: dict[str, Any] = field(hash=False)
+    lane: int = 0
 
     def with_args(self, **changes: Any) -> Operation:
         """The same operation with some arguments replaced."""
-        return Operation(self.kind, self.rank, self.size, {**self.args, **changes})
+        return Operation(self.kind, self.rank, self.size, {**self.args, **changes}, self.lane)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Interposer:
         self.seen = [0] * len(faults)
         self._counts: dict[tuple[int, int], int] = {}  # matching operations by fault and rank
         self._on_fire = on_fire
-        self._deferred: dict[int, list[tuple[str, Callable[[], Any]]]] = {}
+        self._deferred: dict[tuple[int, int], list[tuple[str, Callable[[], Any]]]] = {}
         self.fired = [0] * len(faults)
 
     def __bool__(self) -> bool:
@@ -126,22 +127,24 @@ class Interposer:
         if op.kind in RETURNS_VALUE:
             raise EngineError(f"a {op.kind} returns a value: a fault cannot drop or defer it")
         if isinstance(action, DeferAfter):
-            self._deferred.setdefault(op.rank, []).append((action.kind, lambda: body(**op.args)))
+            deferred = self._deferred.setdefault((op.rank, op.lane), [])
+            deferred.append((action.kind, lambda: body(**op.args)))
         return None
 
     def _run_deferred(self, op: Operation) -> None:
-        waiting = self._deferred.get(op.rank)
+        lane = op.rank, op.lane
+        waiting = self._deferred.get(lane)
         if not waiting:
             return
         due = [entry for entry in waiting if entry[0] == op.kind]
         if due:
-            self._deferred[op.rank] = [entry for entry in waiting if entry[0] != op.kind]
+            self._deferred[lane] = [entry for entry in waiting if entry[0] != op.kind]
             for _, call in due:
                 call()
 
-    def at_end(self, rank: int) -> None:
-        """Perform what is still deferred when the rank's program has returned."""
-        for _, call in self._deferred.pop(rank, []):
+    def at_end(self, rank: int, lane: int = 0) -> None:
+        """Perform what is still deferred when the lane's program has returned."""
+        for _, call in self._deferred.pop((rank, lane), []):
             call()
 
 

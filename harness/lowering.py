@@ -26,7 +26,7 @@ def held(
     record = execute_plan(plan, scenario)
     numbers = [
         event[7] for event in record.raw
-        if event[0] == rank and event[1] in kinds and event[7] >= 0
+        if event[1] in kinds and event[7] >= 0 and record.lanes[event[0]][0] == rank
     ]
     if nth >= len(numbers):
         return plan

@@ -166,7 +166,7 @@ def data_holds(default: Run, rank: int | None = None) -> tuple[Deviation, ...]:
     """Holds of all data operations (of one rank): signals overtake whatever no fence keeps."""
     return tuple(
         Hold(event[7]) for event in default.raw
-        if event[1] in DATA_OPERATIONS and rank in (None, event[0])
+        if event[1] in DATA_OPERATIONS and rank in (None, default.lanes[event[0]][0])
     )
 
 

@@ -37,7 +37,10 @@ def standstill() -> list[str]:
 
 
 def _position(lane: Lane, simulation: Simulation, thread: int) -> str:
-    who = f"rank {lane.index}"
+    several = lane.worker or any(
+        other.worker and other.rank == lane.rank for other in simulation.lanes
+    )
+    who = f"rank {lane.rank} lane {lane.worker}" if several else f"rank {lane.rank}"
     if lane.state != "running":
         return f"  {who}: {'not started' if lane.state == 'new' else lane.state}"
     current = lane is simulation.current

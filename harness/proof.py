@@ -17,6 +17,7 @@ of a rank that is gone moves to the last rank).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -146,7 +147,7 @@ class _Check:
             if last is None:
                 continue
             yield (*schedule, Hold(op)), last
-            for until in range(1, lateness(last.raw, op, plan.ranks)):
+            for until in range(1, lateness(last.raw, op, len(last.lanes))):
                 run = extended(Hold(op, until))
                 if run is not None:
                     yield (*schedule, Hold(op, until)), run
@@ -154,7 +155,7 @@ class _Check:
             if at in preempted:
                 continue
             before: list[RawEvent] | None = None
-            for to in range(plan.ranks + operations):
+            for to in itertools.count():
                 run = extended(Preempt(at, to))
                 if run is None or _same(run.raw, before):
                     break
@@ -166,12 +167,12 @@ def _same(raw: list[RawEvent], other: list[RawEvent] | None) -> bool:
     return other is not None and [e[:6] for e in raw] == [e[:6] for e in other]
 
 
-def lateness(raw: list[RawEvent], op: int, ranks: int) -> int:
+def lateness(raw: list[RawEvent], op: int, lanes: int) -> int:
     """How many events there were between the issue of `op` and its delivery (or the run's end)."""
     issued = -1
     for index, event in enumerate(raw):
         if event[7] == op:
-            if event[0] >= ranks:
+            if event[0] >= lanes:
                 return index - issued - 1
             issued = index
         elif event[1] == "signal" and event[7] == op + 1:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from sys import _getframe
 from types import CodeType
 from typing import Any, Literal, TypeVar
@@ -47,22 +47,29 @@ class AtomicType(enum.IntEnum):
 
 
 Source = torch.Tensor | Handle
+Group = Sequence[int]  # ranks, in any order; groups may overlap
 T = TypeVar("T")
 
 
 class Rank(ABC):
-    """One rank's view of the world. index: its number; size: world size; lane: its worker, 0."""
+    """One worker's view of the world.
+
+    index: the rank's number. size: world size. lane: the number of this worker of the rank.
+    lanes: how many workers of the rank run this program.
+    """
 
     def __init__(self, index: int, size: int, interposer: Interposer | None) -> None:
         self.index = index
         self.size = size
         self.lane = 0
+        self.lanes = 1
         self._faults = interposer
         self._code: CodeType | None = None
         self._lasti = -1
 
     def __repr__(self) -> str:
-        return f"rank {self.index} of {self.size}"
+        lane = f" lane {self.lane} of {self.lanes}," if self.lanes > 1 else ""
+        return f"rank {self.index}{lane} of {self.size}"
 
     def _offer(self, kind: str, body: Callable[..., T], **args: Any) -> T:
         code, lasti = self._code, self._lasti
@@ -73,7 +80,7 @@ class Rank(ABC):
 
         assert self._faults is not None
         try:
-            operation = Operation(kind, self.index, self.size, args)
+            operation = Operation(kind, self.index, self.size, args, self.lane)
             result: T = self._faults.perform(operation, perform)
         except RankDied:
             self._died()
@@ -88,13 +95,15 @@ class Rank(ABC):
 
     def window(
         self, name: str, shape: Shape, dtype: torch.dtype, *,
-        init: Literal["poison", "zero"] | None = None, group: Any = None,
+        init: Literal["poison", "zero"] | None = None, group: Group | None = None,
     ) -> Window:
         """Allocate a symmetric window; collective: returns when every rank has called it.
 
         init: what the memory holds at first; by default zeros for int32 (cells start at zero) and
         poison for every other dtype. The k-th call with a name on one rank meets the k-th with that
         name on the others; shapes and dtypes must agree (the matching checker says where not).
+        group: the ranks that allocate it, by default all; its cells are then the group's own, and
+        no other rank can reach them. Peers are always numbered in the world.
         """
         frame = _getframe(1)
         self._code = frame.f_code
@@ -252,7 +261,7 @@ class Rank(ABC):
             self._wait(cell, at, value, cmp)
 
     def fence(self) -> None:
-        """Order this rank's puts and notifies per target: before, then after. Completes nothing."""
+        """Order this lane's puts and notifies per target: before, then after. Completes nothing."""
         frame = _getframe(1)
         self._code = frame.f_code
         self._lasti = frame.f_lasti
@@ -262,7 +271,7 @@ class Rank(ABC):
             self._fence()
 
     def quiet(self) -> None:
-        """Block until every one-sided operation of this rank is delivered, gets included."""
+        """Block until every one-sided operation of this lane is delivered, gets included."""
         frame = _getframe(1)
         self._code = frame.f_code
         self._lasti = frame.f_lasti
@@ -271,8 +280,12 @@ class Rank(ABC):
         else:
             self._quiet()
 
-    def sync(self, group: Any = None) -> None:
-        """Block until every rank has arrived. Completes no one-sided operation."""
+    def sync(self, group: Group | None = None) -> None:
+        """Block until every rank (of the group) has arrived. Completes no one-sided operation.
+
+        The k-th sync of a rank for a group meets the k-th of the others, whichever of its lanes makes
+        it; it lets that lane go on and orders nothing of the rank's other lanes.
+        """
         frame = _getframe(1)
         self._code = frame.f_code
         self._lasti = frame.f_lasti
@@ -281,7 +294,7 @@ class Rank(ABC):
         else:
             self._sync(group)
 
-    def barrier(self, group: Any = None) -> None:
+    def barrier(self, group: Group | None = None) -> None:
         """quiet, then sync."""
         frame = _getframe(1)
         self._code = frame.f_code
@@ -295,7 +308,7 @@ class Rank(ABC):
 
     @abstractmethod
     def _window(
-        self, name: str, shape: Shape, dtype: torch.dtype, init: str | None, group: Any,
+        self, name: str, shape: Shape, dtype: torch.dtype, init: str | None, group: Group | None,
         byte_offset: int = 0,
     ) -> Window: ...
 
@@ -351,7 +364,7 @@ class Rank(ABC):
     def _quiet(self) -> None: ...
 
     @abstractmethod
-    def _sync(self, group: Any) -> None: ...
+    def _sync(self, group: Group | None) -> None: ...
 
     @abstractmethod
-    def _barrier(self, group: Any) -> None: ...
+    def _barrier(self, group: Group | None) -> None: ...

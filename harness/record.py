@@ -1,8 +1,8 @@
 """The record of one run: events in order, results, exceptions, final memory, the reference.
 
 An event is a plain tuple while the run lasts (it is the hottest allocation of the engine) and a named
-one for whoever reads it. `owner` is a lane for what a program does, `lanes + number` for what the
-delivery of one-sided operation `number` does. `lo` and `hi` are payload byte offsets.
+one for whoever reads it. `owner` is a lane's number for what a program does, `lanes + number` for
+what the delivery of one-sided operation `number` does. `lo` and `hi` are payload byte offsets.
 `value` is what was written or read: the bytes themselves up to 256 of them, their 16-byte BLAKE2b
 digest beyond; ("add", bytes) for the issue of an atomic put, the amount or ("set", value) for that
 of a notify, and the cell's new value for its delivery.
@@ -27,12 +27,16 @@ import msgspec
 VALUE_BYTES_MAX = 256
 # Events that are not named after the call that made them.
 CALLED = {
-    "window_arrive": "window", "sync_arrive": "sync", "get_issue": "get", "signal": "put_signal"
+    "window_arrive": "window", "sync_arrive": "sync", "get_issue": "get", "signal": "put_signal",
+    "join_arrive": "join",
 }
 DELIVERIES = frozenset(("deliver", "read", "land"))
 
 # A running event: (owner, kind, window, peer, lo, hi, value, number, code, lasti)
 RawEvent = tuple[int, str, int, int, int, int, Any, int, CodeType | None, int]
+
+# A collective call: (operation, what, code, lasti, group or (), lane of the rank)
+Call = tuple[str, str, CodeType | None, int, tuple[int, ...], int]
 
 
 class Event(NamedTuple):
@@ -153,7 +157,8 @@ class Blocked:
     """A lane that never ended: what it waits for, and where."""
 
     lane: int
-    kind: str  # wait, quiet, sync, window, get
+    rank: int
+    kind: str  # wait, quiet, sync, window, get, join
     window: int
     at: int  # element
     expected: int
@@ -164,6 +169,7 @@ class Blocked:
     detail: str = ""
     lo: int = 0  # byte offset of a cell in its window, views resolved
     afterwards: Afterwards = Afterwards()
+    group: tuple[int, ...] = ()  # of a rendezvous; () = all ranks
 
 
 @dataclass(slots=True)
@@ -171,6 +177,7 @@ class Failure:
     """An exception that ended a lane (or the host program: lane -1), at its place in the order."""
 
     lane: int
+    rank: int
     clock: int
     error: BaseException
     traceback: str
@@ -184,10 +191,11 @@ class Run:
     """A finished run. Checkers read it and nothing else."""
 
     ranks: int
+    lanes: list[tuple[int, int]]  # rank and worker of each lane, by the lane's number
     raw: list[RawEvent]
     memory: Callable[[], list[WindowRecord]]  # asked once, by whoever looks at `names`
     guards_intact: bool
-    results: list[Any]
+    results: list[Any]  # by rank: what its dispatches returned; None if it did not end
     observed: Any
     expected: Any
     failures: list[Failure]
@@ -196,7 +204,7 @@ class Run:
     peers_lost: list[int]
     fired: list[int]  # how often each fault of the plan fired, by its index
     deviations_applied: int
-    calls: list[list[tuple[str, str, CodeType | None, int]]]  # collective calls by rank
+    calls: list[list[Call]]  # collective calls by rank
     points: int  # contested points
     operations: int  # issued one-sided operations
     ended: str  # "returned", "blocked", "livelock" or "overrun"
@@ -211,6 +219,7 @@ class Run:
     _names: list[WindowRecord] | None = None
     _events: list[Event] | None = None
     _issued: dict[int, Event] | None = None
+    dispatched: list[list[int]] = field(default_factory=list)  # by lane: where each dispatch began
 
     @property
     def names(self) -> list[WindowRecord]:
@@ -227,8 +236,22 @@ class Run:
         return self._events
 
     def lane_of(self, event: Event) -> int:
-        """The lane on whose behalf the event happened."""
-        return event.owner if event.owner < self.ranks else self.issue_of(event).owner
+        """The number of the lane on whose behalf the event happened."""
+        return event.owner if event.owner < len(self.lanes) else self.issue_of(event).owner
+
+    def rank_of(self, event: Event) -> int:
+        """The rank on whose behalf the event happened."""
+        return self.lanes[self.lane_of(event)][0]
+
+    def lane_name(self, lane: int) -> str:
+        """`rank 3`, or `rank 3 lane 1` where the rank has several."""
+        rank, worker = self.lanes[lane]
+        several = len(self.lanes) > self.ranks and (rank, 1) in self.lanes
+        return f"rank {rank} lane {worker}" if several else f"rank {rank}"
+
+    def lanes_of(self, rank: int) -> list[int]:
+        """The numbers of a rank's lanes."""
+        return [lane for lane, (owner, _) in enumerate(self.lanes) if owner == rank]
 
     def issue_of(self, event: Event) -> Event:
         """The event in which a delivery's operation was issued; any other event itself."""
@@ -236,7 +259,7 @@ class Run:
             return event
         if self._issued is None:
             self._issued = {
-                e.number: e for e in self.events if e.number >= 0 and e.owner < self.ranks
+                e.number: e for e in self.events if e.number >= 0 and e.owner < len(self.lanes)
             }
         return self._issued[event.number]
 

@@ -157,8 +157,12 @@ def _refuse_other_than_functions(program: Callable[..., Any]) -> None:
 def scenario(
     *, reference: Callable[..., Sequence[Any]], ranks: tuple[int, int] = (2, 8),
     bug_faults: Mapping[str, str] | None = None, tolerance: float = 0.0, name: str | None = None,
+    lanes: int = 1,
 ) -> Callable[[Callable[..., Any]], Scenario]:
-    """A Scenario of a rank program; see the module docstring."""
+    """A Scenario of a rank program; see the module docstring.
+
+    lanes: workers a rank that run it; with several, a rank's result is the list of theirs.
+    """
 
     def make(program: Callable[..., Any]) -> Scenario:
         _refuse_other_than_functions(program)
@@ -172,7 +176,7 @@ def scenario(
         def host(world: World, given: Any) -> None:
             values = [getattr(given, name) for name in names]
             for index in range(world.size):
-                world.dispatch(bound, *values, device=index)
+                world.dispatch(bound, *values, device=index, lanes=lanes)
 
         def by_label(given: Any, size: int) -> Observed:
             values = {name: getattr(given, name) for name in names}

@@ -25,7 +25,7 @@ def cause_of(run: Run, proof: Proof) -> Cause:
         return "never_written", [], []
     if proof.late:
         return "reused", [], []
-    reader, writer = run.lane_of(proof.read), run.lane_of(write)
+    reader, writer = run.rank_of(proof.read), run.rank_of(write)
     if write.kind == "land" and reader == writer:
         return "get_in_flight", [], []
     if not proof.in_flight:
@@ -75,11 +75,20 @@ def _saw(wait: Event, signal: Event) -> bool:
 def _met(run: Run, proof: Proof, reader: int, writer: int) -> Cause | None:
     """The sync at which the writer arrived after its issue and that the reader left before its
     read."""
-    arrivals = [i for i, raw in enumerate(run.raw) if raw[0] == writer and raw[1] == "sync_arrive"]
+    arrivals = [i for i, e in enumerate(run.events) if e.kind == "sync_arrive" and e.peer == writer]
     left = [
-        i for i, raw in enumerate(run.raw) if raw[0] == reader and raw[1] in ("sync", "barrier")
+        i for i, e in enumerate(run.events) if e.kind in ("sync", "barrier") and e.peer == reader
     ]
-    for arrived, gone in zip(arrivals, left, strict=False):
+    pairs = [
+        pair
+        for group in sorted({run.events[i].value or () for i in arrivals})
+        for pair in zip(
+            [i for i in arrivals if (run.events[i].value or ()) == group],
+            [i for i in left if (run.events[i].value or ()) == group], strict=False,
+        )
+        if not group or {reader, writer} <= set(group)
+    ]
+    for arrived, gone in pairs:
         if proof.issue_at < arrived and gone < proof.read_at:
             event = run.events[arrived]
             why = f"{actor(run, event)}, event {arrived}, came with the operation in flight"
@@ -91,7 +100,7 @@ def _last_wait(run: Run, reader: int, before: int) -> str:
     """What the reader had waited for last."""
     for index in range(before - 1, -1, -1):
         event = run.events[index]
-        if event.owner == reader and event.kind in _SYNCHRONISES:
+        if event.kind in _SYNCHRONISES and event.peer == reader:
             if event.kind != "wait":
                 return f"the last thing that it waited for: {actor(run, event)}, event {index}"
             cell = elements(run, event.window, event.lo, event.hi)

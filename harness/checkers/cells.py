@@ -97,7 +97,7 @@ class Cells:
     def _add(self, cell: Cell, index: int, event: Event, how: str, after: int) -> None:
         run = self.run
         cell.writes.append(
-            Write(index, run.lane_of(event), how, cell.value(), after, event, run.site(event))
+            Write(index, run.rank_of(event), how, cell.value(), after, event, run.site(event))
         )
 
 

@@ -16,6 +16,7 @@ consequences.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 
 from harness.checkers.failures import real_failures, stuck_at
@@ -48,6 +49,9 @@ class _Diagnosis:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.blocked = {blocked.lane: blocked for blocked in run.blocked}
+        self.stuck: dict[int, list[Blocked]] = defaultdict(list)  # by rank
+        for blocked in run.blocked:
+            self.stuck[blocked.rank].append(blocked)
         self.signals = Signals(run)
         self.debts = {
             b.lane: self.signals.debt(b) if b.kind == "wait" else Debt(self._absent(b), ())
@@ -64,13 +68,30 @@ class _Diagnosis:
         kind, needed = "window_arrive", 1
         if blocked.kind in ("sync", "barrier"):
             kind, needed = "sync_arrive", int(blocked.detail.split()[-1])  # "sync 3": the third
+        elif blocked.kind == "join":
+            return [blocked.rank]
         elif blocked.kind != "window":
             return []
-        arrivals = [0] * self.run.ranks
+        arrivals = dict.fromkeys(blocked.group or range(self.run.ranks), 0)
         for raw in self.run.raw:
-            if raw[1] == kind and (kind == "sync_arrive" or raw[2] == blocked.window):
-                arrivals[raw[0]] += 1
-        return [rank for rank, count in enumerate(arrivals) if count < needed]
+            if raw[1] == kind and (
+                (raw[6] or ()) == blocked.group if kind == "sync_arrive"
+                else raw[2] == blocked.window
+            ):
+                arrivals[raw[3]] += 1
+        return [rank for rank, count in arrivals.items() if count < needed]
+
+    def _debtors(self, lane: int) -> list[int]:
+        """The blocked lanes, among those of the debtors, that could still free a lane."""
+        blocked = self.blocked[lane]
+        return [
+            n for n, other in self.blocked.items()
+            if other.rank in self.debts[lane].debtors
+            and (other.rank != blocked.rank or n != lane or self._alone(blocked.rank))
+        ]
+
+    def _alone(self, rank: int) -> bool:
+        return len(self.run.lanes_of(rank)) == 1
 
     # The root -------------------------------------------------------------------------------------
 
@@ -82,15 +103,15 @@ class _Diagnosis:
             return dict.fromkeys(self.blocked, "dead_rank")
         alone = {
             lane: "cycle" for lane, b in self.blocked.items()
-            if b.kind == "wait" and not self.signals.cell(b).counts()
-            and (b.window, lane, b.lo) in b.afterwards.notifies
+            if b.kind == "wait" and not self.signals.cell(b).counts() and self._alone(b.rank)
+            and (b.window, b.rank, b.lo) in b.afterwards.notifies
         }
         if alone:
             return {min(alone): "cycle"}
         ended = {
             lane: self._plain(self.blocked[lane])
             for lane, debt in self.debts.items()
-            if any(rank not in self.blocked for rank in debt.debtors)
+            if any(rank not in self.stuck for rank in debt.debtors)
         }
         return ended or self._knot()
 
@@ -104,13 +125,13 @@ class _Diagnosis:
         """The first set of lanes that depend on each other and on nobody else."""
         reach: dict[int, set[int]] = {}
         for lane in self.blocked:
-            todo = list(self.debts[lane].debtors)
+            todo = self._debtors(lane)
             seen: set[int] = set()
             while todo:
-                rank = todo.pop()
-                if rank not in seen:
-                    seen.add(rank)
-                    todo.extend(self.debts[rank].debtors)
+                other = todo.pop()
+                if other not in seen:
+                    seen.add(other)
+                    todo.extend(self._debtors(other))
             reach[lane] = seen
         head = next((n for n in self.blocked if all(n in reach[m] for m in reach[n])), None)
         if head is None:
@@ -128,9 +149,9 @@ class _Diagnosis:
         """The lanes of the knot that would do what `lane` waits for, once their own wait is over."""
         blocked = self.blocked[lane]
         if blocked.kind == "wait":
-            cell = (blocked.window, lane, blocked.lo)
+            cell = (blocked.window, blocked.rank, blocked.lo)
             return [n for n in knot if cell in self.blocked[n].afterwards.notifies]
-        return [n for n in self.debts[lane].debtors if self.blocked[n].afterwards.arrives]
+        return [n for n in self._debtors(lane) if self.blocked[n].afterwards.arrives]
 
     # The finding ----------------------------------------------------------------------------------
 
@@ -157,31 +178,37 @@ class _Diagnosis:
 
     def _message(self, kind: str, lane: int, lanes: list[int]) -> tuple[int, str, tuple[int, ...]]:
         blocked = self.blocked[lane]
-        what = f"rank {lane} {stuck_at(self.run, blocked)}"
+        what = f"{self.run.lane_name(lane)} {stuck_at(self.run, blocked)}"
         if lane in self.direct:
             _, why, rank, events = self.direct[lane]
             return rank, f"{what}; {why}", events
         debtors = self.debts[lane].debtors
-        gone = [rank for rank in debtors if rank not in self.blocked] or debtors
+        gone = [rank for rank in debtors if rank not in self.stuck] or debtors
         if kind == "dead_rank":
             return self.run.dead[0], f"{what}; {ranks(self.run.dead)} died", ()
         if kind == "cycle" and len(lanes) == 1:
-            return lane, f"{what}; only it could notify that cell, and would after this wait", ()
+            return blocked.rank, f"{what}; only it could notify that cell, and would after this wait", ()
         if kind == "cycle":
-            return lane, f"{ranks(lanes)} wait for each other: {self._round(lanes)}", ()
+            who = ranks(lanes)
+            if len(self.run.lanes) > self.run.ranks:
+                who = ", ".join(map(self.run.lane_name, lanes))
+            return blocked.rank, f"{who} wait for each other: {self._round(lanes)}", ()
         if kind == "missing_arrival":
             return gone[0], f"{what}; {ranks(gone)} never arrived", ()
         if kind == "missing_notify":
-            return gone[0] if gone else lane, f"{what}; {self._owed(lane, gone)}", ()
-        return lane, what, ()
+            return gone[0] if gone else blocked.rank, f"{what}; {self._owed(lane, gone)}", ()
+        return blocked.rank, what, ()
 
     def _round(self, lanes: list[int]) -> str:
         """`rank 0 for ranks 1 and 2 at …; rank 1 for …`."""
         parts = []
         for lane in lanes:
             b = self.blocked[lane]
-            debtors = [rank for rank in self.debts[lane].debtors if rank != lane]
-            parts.append(f"rank {lane} for {ranks(debtors)} at {place(b.code, b.lasti)}")
+            debtors = [
+                rank for rank in self.debts[lane].debtors
+                if rank != b.rank or not self._alone(rank)
+            ]
+            parts.append(f"{self.run.lane_name(lane)} for {ranks(debtors)} at {place(b.code, b.lasti)}")
         return "; ".join(parts)
 
     def _owed(self, lane: int, gone: list[int]) -> str:
@@ -200,7 +227,7 @@ class _Diagnosis:
 
     def _line(self, blocked: Blocked) -> str:
         """Where a lane is blocked, who contributed and who did not."""
-        text = f"rank {blocked.lane} {stuck_at(self.run, blocked)}"
+        text = f"{self.run.lane_name(blocked.lane)} {stuck_at(self.run, blocked)}"
         debt = self.debts[blocked.lane]
         if blocked.kind != "wait":
             missing = ", ".join(f"rank {r} ({self._state(r)})" for r in debt.debtors)
@@ -218,9 +245,12 @@ class _Diagnosis:
         return text
 
     def _state(self, rank: int) -> str:
-        if rank in self.blocked:
-            b = self.blocked[rank]
-            return f"blocked in {b.kind} at {place(b.code, b.lasti)}"
+        if rank in self.stuck:
+            return "; ".join(
+                f"{f'lane {self.run.lanes[b.lane][1]} ' if not self._alone(rank) else ''}"
+                f"blocked in {b.kind} at {place(b.code, b.lasti)}"
+                for b in self.stuck[rank]
+            )
         if rank in self.run.dead:
             return "died"
         return "lost its peer" if rank in self.run.peers_lost else "returned"

@@ -111,7 +111,7 @@ def unstored(run: Run, place: tuple[int, int, int], rank: int) -> tuple[list[str
     lines = [f"nothing in this run wrote {elements(run, window, lo, hi)}, where that result lies"]
     marks = []
     for index, event in enumerate(run.events):
-        if event.kind == "store" and event.window == window and event.owner == rank:
+        if event.kind == "store" and event.window == window and run.rank_of(event) == rank:
             name = run.names[window].name
             what = elements(run, window, event.lo, event.hi) if event.hi > event.lo else (
                 f"no element of {name!r}"

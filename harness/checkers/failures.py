@@ -56,19 +56,19 @@ def first_failure(run: Run, checker: str) -> Iterable[Finding]:
         return
     first = failures[0]
     code, lasti, operation = where(first)
-    who = "host program" if first.lane < 0 else f"rank {first.lane}"
+    who = "host program" if first.lane < 0 else run.lane_name(first.lane)
     kind = snake_case(type(first.error).__name__)
-    text = one_line(first.error).removeprefix(f"{who}: ")
+    text = one_line(first.error).removeprefix("host: " if first.rank < 0 else f"rank {first.rank}: ")
     deed = "raised"
     if isinstance(first.error, NoSchedulingPoint):
         deed, text = "reached no scheduling point", text or "it was looping when it was stopped"
     yield finding(
-        checker, kind, first.lane, f"{who} {deed} at {place(code, lasti)}: {text}",
+        checker, kind, first.rank, f"{who} {deed} at {place(code, lasti)}: {text}",
         sites=(site_of(code, lasti, operation),),
         evidence=() if first.lane < 0 else (_first(run, first, operation),),
         events=() if first.lane < 0 else _raised_at(run, first),
         traceback=first.traceback if first.lane >= 0 else _of_host(first.error),
-        consequences=[*_later(first, failures[1:]), *_stuck(run)],
+        consequences=[*_later(run, first, failures[1:]), *_stuck(run)],
     )
 
 
@@ -76,7 +76,7 @@ def _first(run: Run, failure: Failure, operation: str) -> str:
     """`it raised in put, at event 33`; when others raised too: that it was the first."""
     called = "in its own code" if operation == "raise" else f"in {operation}"
     others = len(run.failures) > 1
-    who = f"rank {failure.lane} was the first to raise," if others else "it raised"
+    who = f"{run.lane_name(failure.lane)} was the first to raise," if others else "it raised"
     return f"{who} {called}, at event {failure.clock}"
 
 
@@ -96,22 +96,22 @@ def _raised_at(run: Run, failure: Failure) -> tuple[int, ...]:
     return (index,) if index < len(run.raw) and run.raw[index][1] == "raise" else ()
 
 
-def _later(first: Failure, others: list[Failure]) -> list[str]:
+def _later(run: Run, first: Failure, others: list[Failure]) -> list[str]:
     lines = []
     for failure in others:
         code, lasti, _ = where(failure)
         same = where(first)[:2] == (code, lasti) and type(failure.error) is type(first.error)
         lines.append(
-            f"{'the same' if same else 'after it'}: rank {failure.lane} raised at "
+            f"{'the same' if same else 'after it'}: {run.lane_name(failure.lane)} raised at "
             f"{place(code, lasti)}: "
-            + one_line(failure.error).removeprefix(f"rank {failure.lane}: ")
+            + one_line(failure.error).removeprefix(f"rank {failure.rank}: ")
         )
     return lines
 
 
 def _stuck(run: Run) -> list[str]:
-    lines = [f"after it: rank {b.lane} {stuck_at(run, b)}" for b in run.blocked]
-    return lines + [f"after it: rank {b.lane} polls for ever" for b in run.livelock]
+    lines = [f"after it: {run.lane_name(b.lane)} {stuck_at(run, b)}" for b in run.blocked]
+    return lines + [f"after it: {run.lane_name(b.lane)} polls for ever" for b in run.livelock]
 
 
 def stuck_at(run: Run, blocked: Blocked) -> str:

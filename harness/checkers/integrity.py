@@ -116,7 +116,7 @@ class Integrity:
             outside = event.lo < 0 or event.hi > known.nbytes
             mine = event.window == known.number and event.peer == rank
             if event.kind in _WRITES and mine and outside:
-                writer = run.lane_of(event)
+                writer = run.rank_of(event)
                 return finding(
                     self.name, "guard_overwritten", writer, f"{actor(run, event)}: {what}",
                     sites=(run.site(event),),

@@ -88,7 +88,7 @@ class Lifetime:
         self, run: Run, reader: Event, begun: int, at: int, store: Event, ended: int
     ) -> Finding:
         memory = elements(run, store.window, store.lo, store.hi)
-        owner = store.owner
+        owner = run.rank_of(store)
         return finding(
             self.name, "overwritten_while_read", owner,
             f"{actor(run, store)} overwrote {memory} while {actor(run, reader)} had still to "
@@ -115,7 +115,7 @@ class Lifetime:
                 for at in range(begun + 1, index):
                     store = run.events[at]
                     if (
-                        store.kind == "store" and store.owner == put.owner
+                        store.kind == "store" and run.rank_of(store) == run.rank_of(put)
                         and isinstance(store.value, bytes) and store.value
                         and _whole(store) and store.value in event.value
                         and store.value not in put.value

@@ -48,11 +48,11 @@ class Progress:
             index, event = last
             events.append(index)
             sites.append(run.site(event))
-            lines.append(f"rank {blocked.lane} polls {_read(run, event)}")
-        lines += [f"rank {blocked.lane} {stuck_at(run, blocked)}" for blocked in run.blocked]
+            lines.append(f"{run.lane_name(blocked.lane)} polls {_read(run, event)}")
+        lines += [f"{run.lane_name(blocked.lane)} {stuck_at(run, blocked)}" for blocked in run.blocked]
         if run.dead:
             lines.append(f"{ranks(run.dead)} died")
-        rank = run.livelock[0].lane
+        rank = run.livelock[0].rank
         return finding(
             self.name, "livelock", rank,
             f"{lines[0]} for ever; no rank is left that could write it", sites=sites,
@@ -62,13 +62,13 @@ class Progress:
     def _overrun(self, run: Run) -> Finding:
         lines, sites = [], []
         running = unreturned(run)
-        for lane in running:
+        for lane in [lane for rank in running for lane in run.lanes_of(rank)]:
             last = last_event(run, lane)
             if last is not None:
                 event = last[1]
                 sites.append(run.site(event))
                 lines.append(
-                    f"rank {lane} last did {event.kind} at {place(event.code, event.lasti)}"
+                    f"{run.lane_name(lane)} last did {event.kind} at {place(event.code, event.lasti)}"
                 )
         rank = running[0] if running else 0
         return finding(

@@ -54,7 +54,8 @@ def _kind(run: Run, conflict: Conflict) -> str:
             (other.kind in _ATOMIC) or (other.kind == "write" and other.op < 0)
         ):
             return "possible_erasure"
-    if first.lane == second.lane and any(_local_end(run, access) for access in (first, second)):
+    same_rank = run.lanes[first.lane][0] == run.lanes[second.lane][0]
+    if same_rank and any(_local_end(run, access) for access in (first, second)):
         return "source_reused"
     return "unordered_read" if "read" in kinds else "unordered_write"
 
@@ -88,6 +89,9 @@ class _Pair:
     def _who(self, access: Access) -> str:
         return actor(self.run, self.run.issue_of(self._event(access)))
 
+    def _name(self, access: Access) -> str:
+        return self.run.lane_name(access.lane)
+
     def _memory(self) -> str:
         lo, hi = max(self.before.lo, self.after.lo), min(self.before.hi, self.after.hi)
         name = elements(self.run, self.after.window, lo, hi)
@@ -99,7 +103,7 @@ class _Pair:
         before, after = self.before, self.after
         events = {self._begun(before), before.at, self._begun(after), after.at}
         return finding(
-            "races", kind, after.lane,
+            "races", kind, self.run.lanes[after.lane][0],
             f"{self._who(after)} {_does(after)} {self._memory()}, {self._who(before)} "
             f"{_does(before)} it, and nothing orders the two",
             sites=(self.run.site(self._event(before)), self.run.site(self._event(after))),
@@ -116,22 +120,23 @@ class _Pair:
         when = f"at event {access.at}"
         if event.kind in DELIVERIES:
             when = f"in flight from event {self._begun(access)}, {when}"
-        owner = f" of rank {access.rank}" if access.op >= 0 or access.rank != access.lane else ""
-        return f"{self._who(access)} (lane {access.lane}) {_does(access)} {memory}{owner}, {when}"
+        rank, worker = self.run.lanes[access.lane]
+        owner = f" of rank {access.rank}" if access.op >= 0 or access.rank != rank else ""
+        return f"{self._who(access)} (lane {worker}) {_does(access)} {memory}{owner}, {when}"
 
     def _common(self) -> str:
         """How far the later one's rank has heard of the other."""
         before, after = self.before, self.after
         if before.lane == after.lane:
-            return f"both are rank {after.lane}'s own; what it issues is complete only after quiet"
+            return f"both are {self._name(after)}'s own; what it issues is complete only after quiet"
         heard = self._heard()
         if heard < 0:
             return (
-                f"last common synchronisation: none; rank {after.lane} has heard nothing of rank "
-                f"{before.lane}"
+                f"last common synchronisation: none; {self._name(after)} has heard nothing of "
+                f"{self._name(before)}"
             )
         return (
-            f"last common synchronisation: rank {after.lane} has heard of rank {before.lane} up to "
+            f"last common synchronisation: {self._name(after)} has heard of {self._name(before)} up to "
             f"{actor(self.run, self.run.events[heard])}, event {heard}"
         )
 
@@ -149,8 +154,8 @@ class _Pair:
             if after.op >= 0:
                 what = _fenced_by(issue, self.run.issue_of(self._event(after)))
             return (
-                f"no {what} stands between {first} and {second}, nor does anything else tell rank "
-                f"{after.lane} that the first is complete"
+                f"no {what} stands between {first} and {second}, nor does anything else tell "
+                f"{self._name(after)} that the first is complete"
             )
         heard = self._heard()
         if before.op >= 0 and heard >= self._begun(before):
@@ -163,12 +168,13 @@ class _Pair:
                 )
         if self._by_count():
             return (
-                f"only a count orders them: rank {after.lane}'s {self._last_wait()} can be ended by "
+                f"only a count orders them: {self._name(after)}'s {self._last_wait()} can be ended by "
                 f"other notifies than those that follow {first}"
             )
         return (
-            f"nothing between {first} and {second} tells rank {after.lane} that rank {before.lane} "
-            f"has {_done(before)}, nor rank {before.lane} that rank {after.lane} has {_done(after)}"
+            f"nothing between {first} and {second} tells {self._name(after)} that {self._name(before)} "
+            f"has {_done(before)}, nor {self._name(before)} that {self._name(after)} has "
+            f"{_done(after)}"
         )
 
     def _follows(self, told: Event) -> bool:

@@ -111,7 +111,7 @@ class Reads:
             if known.kind == "host tensor" and known.name not in run.private
         }
         self.issued = {
-            e.number: i for i, e in enumerate(run.events) if e.number >= 0 and e.owner < run.ranks
+            e.number: i for i, e in enumerate(run.events) if e.number >= 0 and e.owner < len(run.lanes)
         }
         self.writes: dict[tuple[int, int], list[tuple[int, Event]]] = {}
         for index, event in enumerate(run.events):
@@ -120,8 +120,7 @@ class Reads:
         self.reads: list[tuple[int, Event, bytes]] = []
         self.digested: list[tuple[int, Event]] = []  # reads whose bytes cannot be rebuilt
         for index, event in enumerate(run.events):
-            mine = event.kind in _READS and event.owner == rank
-            if mine or (event.kind == "read" and run.lane_of(event) == rank):
+            if (event.kind in _READS or event.kind == "read") and run.rank_of(event) == rank:
                 data = self._content(index, event)
                 if data is None:
                     self.digested.append((index, event))
@@ -173,7 +172,7 @@ class Reads:
                 (index, write) for index, write in self.touching(read, lo, lo + len(data))
                 if index < at
             ]
-            own = before and self.run.lane_of(before[-1][1]) == self.rank
+            own = before and self.run.rank_of(before[-1][1]) == self.rank
             if not own or before[-1][1].kind == "deliver":
                 return ends
             ends.insert(0, before[-1][0])
@@ -186,7 +185,7 @@ class Reads:
         later = 0
         for index in range(stored_at + 1, len(self.run.raw)):
             event = self.run.events[index]
-            if event.owner != self.rank or not isinstance(event.value, bytes):
+            if self.run.rank_of(event) != self.rank or not isinstance(event.value, bytes):
                 continue
             if event.kind in _READS:
                 break

@@ -38,11 +38,11 @@ class Signals:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.waits = [b for b in run.blocked if b.kind == "wait"]
-        self.cells = Cells(run, [(b.window, b.lane, b.lo) for b in self.waits])
+        self.cells = Cells(run, [(b.window, b.rank, b.lo) for b in self.waits])
 
     def cell(self, blocked: Blocked) -> Cell:
         """The cell that a lane waits on."""
-        return self.cells[blocked.window, blocked.lane, blocked.lo]
+        return self.cells[blocked.window, blocked.rank, blocked.lo]
 
     def debt(self, blocked: Blocked) -> Debt:
         """Who owes this wait a notify."""
@@ -53,10 +53,10 @@ class Signals:
         return Debt(behind or expected, tuple(expected))
 
     def _expected(self, blocked: Blocked, own: Counter[int]) -> list[int]:
-        size, me = self.run.ranks, blocked.lane
+        size, me = self.run.ranks, blocked.rank
         samples: dict[int, set[int]] = {}
         notifiers: set[int] = set()
-        to_itself = size == 1
+        to_itself = size == 1 or len(self.run.lanes_of(me)) > 1
         for cell in self.cells.in_window(blocked.window):
             issuers = set(cell.counts())
             notifiers |= issuers
@@ -92,15 +92,15 @@ class Signals:
         """An operation that the wait (or quiet, or get) needs, issued and never delivered."""
         done = {e.number for e in self.run.events if e.kind in ("deliver", "land")}
         for index, event in enumerate(self.run.events):
-            if event.number < 0 or event.number in done or event.owner >= self.run.ranks:
+            if event.number < 0 or event.number in done or event.owner >= len(self.run.lanes):
                 continue
             here = (event.window, event.peer, event.lo) == (
-                blocked.window, blocked.lane, blocked.lo
+                blocked.window, blocked.rank, blocked.lo
             )
             own = blocked.kind in ("quiet", "get") and event.owner == blocked.lane
             if own or (blocked.kind == "wait" and here):
                 why = f"{actor(self.run, event)} was issued at event {index} and never delivered"
-                return "lost_delivery", why, event.owner, (index,)
+                return "lost_delivery", why, self.run.rank_of(event), (index,)
         return None
 
     def _overshoot(self, blocked: Blocked) -> Direct:
@@ -109,12 +109,12 @@ class Signals:
             None,
         )
         if past is None:
-            return "overshoot", "the cell is past the awaited value", blocked.lane, ()
+            return "overshoot", "the cell is past the awaited value", blocked.rank, ()
         why = (
             f"{actor(self.run, past.event)} took the cell from {past.before} to {past.after} at "
             f"event {past.index}, past the {blocked.expected} that == looks for"
         )
-        return "overshoot", why, blocked.lane, (past.index,)
+        return "overshoot", why, blocked.rank, (past.index,)
 
     def _overwritten(self, blocked: Blocked) -> Direct | None:
         """The last unawaited arrival that a Set, a put or a store replaced."""
@@ -145,7 +145,7 @@ class Signals:
             _, target, lo = cell.key
             if cell.key == self.cell(blocked).key:
                 continue
-            if target == blocked.lane:
+            if target == blocked.rank:
                 found = self._other_cell(blocked, debt, cell, deficit)
             elif lo == blocked.lo:
                 found = self._other_rank(debt, cell, here, deficit)
@@ -169,7 +169,7 @@ class Signals:
         lo = cell.key[2]
         peers = [
             other for other in self.cells.in_window(blocked.window)
-            if other.key[1] != blocked.lane
+            if other.key[1] != blocked.rank
         ]
         for debtor in debt.debtors:
             mine = [w for w in cell.writes if w.rank == debtor and w.notifies]
@@ -230,7 +230,7 @@ class Signals:
         return lines if len(lines) <= _UNREAD_MAX else []
 
     def _awaited(self, cell: Cell) -> bool:
-        waiting = {(b.window, b.lane, b.lo) for b in self.waits}
+        waiting = {(b.window, b.rank, b.lo) for b in self.waits}
         return bool(cell.waits) or cell.key in waiting
 
 

@@ -97,7 +97,8 @@ def called(run: Run, event: Event) -> str:
 
 def actor(run: Run, event: Event) -> str:
     """`rank 1's put #3 at file.py:12 in program`."""
-    return f"rank {run.lane_of(event)}'s {called(run, event)} at {place(event.code, event.lasti)}"
+    who = run.lane_name(run.lane_of(event))
+    return f"{who}'s {called(run, event)} at {place(event.code, event.lasti)}"
 
 
 def blocked_site(blocked: Blocked) -> Site:

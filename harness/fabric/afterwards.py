@@ -14,18 +14,17 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from harness.fabric.memory import Region
 from harness.interpose import Interposer
 from harness.record import CALLED, Afterwards
 
 if TYPE_CHECKING:
     from harness.fabric.simulated import Lane, Simulation
-    from harness.fabric.simulated_rank import SimulatedRank
+    from harness.fabric.simulated_rank import RankState
     from harness.fabric.windows import SharedWindows
 
 
 def afterwards(
-    simulation: Simulation, windows: SharedWindows, ranks: list[SimulatedRank],
+    simulation: Simulation, windows: SharedWindows, ranks: list[RankState],
     interposer: Interposer | None,
 ) -> dict[int, Afterwards]:
     """The next steps of every lane that is blocked in an operation, by lane."""
@@ -60,18 +59,13 @@ def _one(simulation: Simulation, lane: Lane) -> Afterwards:
     )
 
 
-def _regions(windows: SharedWindows) -> Iterator[Region]:
-    for regions in windows.regions:
-        yield from {id(region): region for region in regions}.values()
-
-
 @contextlib.contextmanager
 def _put_back(
-    simulation: Simulation, windows: SharedWindows, ranks: list[SimulatedRank],
+    simulation: Simulation, windows: SharedWindows, ranks: list[RankState],
     interposer: Interposer | None,
 ) -> Iterator[None]:
     """Undo what a probe does to the run."""
-    memory = [(region, bytes(region.view), region.freed) for region in _regions(windows)]
+    memory = [(region, bytes(region.view), region.freed) for region in windows]
     counts = (simulation.issued, simulation.points, simulation.applied)
     lengths = (
         len(simulation.events), len(simulation.failures), len(simulation.dead),

@@ -163,7 +163,7 @@ class Choosing(Deliveries):
 
     def owner_number(self, owner: Owner) -> int:
         """The number of an owner in events: lanes first, then one-sided operations."""
-        return owner.index if isinstance(owner, Lane) else self.size + owner.number
+        return owner.index if isinstance(owner, Lane) else self.lane_count + owner.number
 
     def _idle(self) -> bool:
         """Nobody is enabled: whether something outside the programs lets them go on."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ctypes import string_at
 from operator import index
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -18,11 +18,12 @@ from harness.errors import (
     OutOfBounds,
     UseAfterFree,
     WrongDtype,
+    WrongGroup,
     WrongHandle,
     WrongPeer,
 )
 from harness.fabric.memory import ITEMSIZE, Handle, Window
-from harness.rank import Rank
+from harness.rank import Group, Rank
 
 
 class EntryChecks(Rank):
@@ -38,8 +39,44 @@ class EntryChecks(Rank):
             raise WrongPeer(
                 f"rank {self.index}: {operation} to peer {peer}; peers are 0..{self.size - 1}"
             )
+        if win.regions[peer] is None:
+            self._not_of_group(operation, win, peer)
         if win.mine.freed:
             raise UseAfterFree(f"rank {self.index}: {operation} on {win!r} after it was freed")
+
+    def _not_of_group(self, operation: str, win: Handle, peer: int) -> NoReturn:
+        members = [rank for rank, region in enumerate(win.regions) if region is not None]
+        raise WrongPeer(
+            f"rank {self.index}: {operation} to peer {peer} in {win!r}; its group has the ranks "
+            f"{', '.join(map(str, members))} (peers are numbered in the world)"
+        )
+
+    def _members(self, operation: str, group: Group | None) -> tuple[int, ...]:
+        """The ranks of a group in order; () for the whole world. Raises WrongGroup."""
+        if group is None:
+            return ()
+        try:
+            members = tuple(map(index, group))
+        except TypeError:
+            raise WrongGroup(
+                f"rank {self.index}: {operation} with group {_short(group)}; a group is a sequence "
+                "of ranks"
+            ) from None
+        outside = [rank for rank in members if not 0 <= rank < self.size]
+        twice = [rank for rank in members if members.count(rank) > 1]
+        if outside or twice or not members:
+            what = f"{outside[0]} is outside 0..{self.size - 1}" if outside else (
+                f"{twice[0]} occurs twice" if twice else "it is empty"
+            )
+            raise WrongGroup(
+                f"rank {self.index}: {operation} with group {list(members)}: {what}"
+            )
+        if self.index not in members:
+            raise WrongGroup(
+                f"rank {self.index}: {operation} with group {list(members)}, which this rank is "
+                "not a member of"
+            )
+        return () if len(members) == self.size else tuple(sorted(members))
 
     def _bounds(self, operation: str, handle: Handle, at: int, count: int) -> None:
         plural = "" if count == 1 else "s"

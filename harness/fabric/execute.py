@@ -16,7 +16,7 @@ from harness.fabric.carrier import exclusive, start_watchdog
 from harness.fabric.frames import user_frame
 from harness.fabric.memory import DTYPE_NAME, ITEMSIZE, Buffer, Region
 from harness.fabric.simulated import EVENTS_MAX, Chooser, Lane, Simulation
-from harness.fabric.simulated_rank import SimulatedRank
+from harness.fabric.simulated_rank import RankState, SimulatedRank
 from harness.fabric.windows import SharedWindows
 from harness.host import HostProgram, HostWindow, World
 from harness.interpose import Interposer, Operation
@@ -60,17 +60,20 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
     )
 
     def on_fire(index: int, op: Operation) -> None:
+        lane = next(
+            (lane.index for lane in simulation.lanes
+             if (lane.rank, lane.worker) == (op.rank, op.lane)),
+            max(op.rank, 0),
+        )
         simulation.events.append(
-            (max(op.rank, 0), "fault", -1, op.rank, index, index, None, -1, None, -1)
+            (lane, "fault", -1, op.rank, index, index, None, -1, None, -1)
         )
 
     interposer = Interposer(job.faults, on_fire) if job.faults else None
     world = World(job.ranks, job.device_ids, interposer)
     windows = SharedWindows(job.ranks)
-    ranks = [
-        SimulatedRank(index, job.ranks, interposer, simulation, windows)
-        for index in range(job.ranks)
-    ]
+    ranks = [RankState() for _ in range(job.ranks)]
+    dispatched: list[list[int]] = []
     observed: Any = None
     program: HostProgram | None = None
     blocked: list[Blocked] = []
@@ -95,14 +98,21 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
         except Exception as error:
             code, lasti = user_frame(error)
             text = "".join(traceback.format_exception(error))
-            simulation.failures.append(Failure(-1, 0, error, text, code, lasti, "host"))
+            simulation.failures.append(Failure(-1, -1, 0, error, text, code, lasti, "host"))
         if program is not None:
             _add_memory(program, windows)
-            for rank in ranks:
-                rank._lane = simulation.add_lane(_queue(rank, program, windows, interposer))
+            for index, worker in _lanes(program):
+                dispatched.append([])
+                rank = SimulatedRank(
+                    index, job.ranks, interposer, simulation, windows, len(simulation.lanes),
+                    ranks[index],
+                )
+                queue = _queue(rank, program, windows, interposer, dispatched[-1])
+                rank._lane = simulation.add_lane(queue, index, worker)
             simulation.run(when_blocked)
     job.derived = simulation.derived
     run = _finish(job, simulation, ranks, windows, world, observed, interposer, blocked)
+    run.dispatched = dispatched
     drew = simulation.ambient.drew
     simulation.release()
     return run, drew
@@ -125,11 +135,23 @@ def _add_memory(program: HostProgram, windows: SharedWindows) -> None:
         )
 
 
+def _lanes(program: HostProgram) -> list[tuple[int, int]]:
+    """Rank and worker of every lane: as many as the rank's widest dispatch needs."""
+    return [
+        (rank, worker)
+        for rank, queue in enumerate(program.queues)
+        for worker in range(max((dispatch.lanes for dispatch in queue), default=1))
+    ]
+
+
 def _queue(
     rank: SimulatedRank, program: HostProgram, windows: SharedWindows,
-    interposer: Interposer | None,
+    interposer: Interposer | None, dispatched: list[int],
 ) -> Callable[[], Any]:
-    """The lane of a rank: its dispatches, one after the other; returns their results."""
+    """A lane of a rank: its dispatches, one after the other; returns their results.
+
+    dispatched: filled with the event before which each dispatch began.
+    """
     numbers = {key: len(program.windows) + i for i, key in enumerate(program.prepared)}
 
     def bind(value: Any) -> Any:
@@ -152,12 +174,20 @@ def _queue(
 
     def run() -> Any:
         results = []
-        for dispatch in program.queues[rank.index]:
-            results.append(dispatch.program(rank, *map(bind, dispatch.args)))
-            if rank._lane.dying:  # its program swallowed its own death
-                raise RankDied
-            if interposer is not None:
-                interposer.at_end(rank.index)
+        queue = program.queues[rank.index]
+        for number, dispatch in enumerate(queue):
+            dispatched.append(len(rank._events))
+            rank.lanes = dispatch.lanes
+            if rank.lane < dispatch.lanes:
+                results.append(dispatch.program(rank, *map(bind, dispatch.args)))
+                if rank._lane.dying:  # its program swallowed its own death
+                    raise RankDied
+                if interposer is not None:
+                    interposer.at_end(rank.index, rank.lane)
+            else:
+                results.append(None)
+            if len(rank._state.lanes) > 1 and number + 1 < len(queue):
+                rank.join(number)
         return results
 
     return run
@@ -170,23 +200,25 @@ def _blocked(lane: Lane, simulation: Simulation, windows: SharedWindows) -> Bloc
         at = lo // ITEMSIZE[windows.names[window][3]] if window >= 0 else 0
         last = next((e for e in reversed(simulation.events) if e[0] == lane.index and e[8]), None)
         code, lasti = (None, -1) if last is None else last[8:]
-        return Blocked(lane.index, str(kind), window, at, 0, 0, "poll", code, lasti, lo=lo)
+        return Blocked(lane.index, lane.rank, str(kind), window, at, 0, 0, "poll", code, lasti, lo=lo)
     if reason[0] == "wait":
         _, number, slot, value, reached, at, code, lasti = reason
-        held = windows.regions[number][lane.index].cells[slot]
+        held = windows.regions[number][lane.rank].cells[slot]
         return Blocked(
-            lane.index, "wait", number, at, value, held, ">=" if reached else "==", code, lasti,
-            lo=4 * slot - windows.regions[number][lane.index].base,
+            lane.index, lane.rank, "wait", number, at, value, held, ">=" if reached else "==", code,
+            lasti, lo=4 * slot - windows.regions[number][lane.rank].base,
         )
     if reason[0] == "meet":
-        _, key, code, lasti = reason
+        _, key, needed, members, code, lasti = reason
         arrived = simulation.arrived(key)
         return Blocked(
-            lane.index, str(pending[0]), pending[1], 0, simulation.size, arrived, ">=",
-            code, lasti, f"{key[0]} {key[1]}",
+            lane.index, lane.rank, str(pending[0]), pending[1], 0, needed, arrived, ">=",
+            code, lasti, f"{key[0]} {key[-1]}", group=members,
         )
     code, lasti = reason[-2:]
-    return Blocked(lane.index, str(reason[0]), -1, 0, 0, lane.outstanding, "==", code, lasti)
+    return Blocked(
+        lane.index, lane.rank, str(reason[0]), -1, 0, 0, lane.outstanding, "==", code, lasti
+    )
 
 
 def _memory(windows: SharedWindows, ranks: int) -> list[WindowRecord]:
@@ -194,7 +226,9 @@ def _memory(windows: SharedWindows, ranks: int) -> list[WindowRecord]:
     records = []
     for number, (kind, name, shape, dtype) in enumerate(windows.names):
         regions = windows.regions[number]
-        owners = range(ranks) if kind == "window" else [len(regions) - 1]
+        owners = [len(regions) - 1]
+        if kind == "window":
+            owners = [rank for rank in range(ranks) if regions[rank] is not None]
         parts = {owner: regions[owner] for owner in owners}
         broken = []
         for owner, region in parts.items():
@@ -210,20 +244,34 @@ def _memory(windows: SharedWindows, ranks: int) -> list[WindowRecord]:
     return records
 
 
+def _results(simulation: Simulation, ranks: int) -> list[Any]:
+    """By rank, what its dispatches returned: a value each, or a list of one a lane; None if not all
+    lanes ended."""
+    results: list[list[Any]] = [[] for _ in range(ranks if simulation.lanes else 0)]
+    for lane in simulation.lanes:
+        results[lane.rank].append(lane.result)
+    return [
+        None if not lanes or any(result is None for result in lanes)
+        else lanes[0] if len(lanes) == 1
+        else [list(one) for one in zip(*lanes, strict=True)]
+        for lanes in results
+    ]
+
+
 def _finish(
-    job: Job, simulation: Simulation, ranks: list[SimulatedRank], windows: SharedWindows,
+    job: Job, simulation: Simulation, ranks: list[RankState], windows: SharedWindows,
     world: World, observed: Any, interposer: Interposer | None, blocked: list[Blocked],
 ) -> Run:
     return Run(
         ranks=job.ranks,
+        lanes=[(lane.rank, lane.worker) for lane in simulation.lanes]
+        or [(rank, 0) for rank in range(job.ranks)],
         raw=simulation.events,
         awaited=simulation.awaited,
         sources=simulation.sources,
         memory=functools.partial(_memory, windows, job.ranks),
-        guards_intact=all(
-            region.intact() for regions in windows.regions for region in regions
-        ),
-        results=[lane.result for lane in simulation.lanes],
+        guards_intact=all(region.intact() for region in windows),
+        results=_results(simulation, job.ranks),
         observed=observed,
         expected=None,
         failures=sorted(simulation.failures, key=lambda failure: failure.clock),

@@ -154,8 +154,8 @@ class Deliveries(Waiting):
             region.cells[slot] = value
         lo = start - region.base
         self.events.append(
-            (self.size + op.number, "deliver", op.window, op.peer, lo, lo + nbytes, value, op.number,
-             op.code, op.lasti)
+            (self.lane_count + op.number, "deliver", op.window, op.peer, lo, lo + nbytes, value,
+             op.number, op.code, op.lasti)
         )
         self._close(op)
         if region.waiters:
@@ -174,7 +174,7 @@ class Deliveries(Waiting):
 
     def _fetch(self, op: InFlight) -> None:
         """The first event of a get reads at the target, the second lands."""
-        owner = self.size + op.number
+        owner = self.lane_count + op.number
         nbytes = op.nbytes
         if op.data is None:
             region, start = op.target, op.start
@@ -190,7 +190,7 @@ class Deliveries(Waiting):
         region.view[start : start + nbytes] = op.data
         lo = start - region.base
         self.events.append(
-            (owner, "land", window, op.lane.index, lo, lo + nbytes, digest(op.data), op.number,
+            (owner, "land", window, op.lane.rank, lo, lo + nbytes, digest(op.data), op.number,
              op.code, op.lasti)
         )
         self._close(op)

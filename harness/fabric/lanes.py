@@ -1,7 +1,7 @@
 """Lanes of a simulated world: who is enabled, who waits for what, who polls, what time it is.
 
 Poll-yield rule: see fabric/simulated.py. Virtual time: a microsecond an event, plus what was slept when
-nobody else could move. Not modelled: several lanes a rank.
+nobody else could move. Not modelled: lanes that share a core.
 """
 
 from __future__ import annotations
@@ -21,19 +21,28 @@ QUIET_EVENTS = frozenset((
     "load", "remote_load", "get_issue", "get_nbi", "get", "read", "land", "fence", "quiet", "sleep",
 ))
 EVENT_SECONDS = 1e-6
+STREAMS = 1 << 16  # more than ranks
 
 
 class Lane:
-    """One worker of a rank. `pending` describes the operation it will perform when it is chosen."""
+    """One worker of a rank. `pending` describes the operation it will perform when it is chosen.
+
+    index: its number in the world, in the order of (rank, worker); with one lane a rank, the rank.
+    """
 
     __slots__ = (
         "blocked_on", "carrier", "dying", "enabled", "failure", "fence_mark", "index", "inject",
-        "outstanding", "parked", "pending", "program", "reads", "result", "state", "stopped",
-        "unwinds",
+        "outstanding", "parked", "pending", "program", "rank", "reads", "result", "state", "stopped",
+        "stream", "unwinds", "worker",
     )
 
-    def __init__(self, index: int, size: int, program: Callable[[], Any]) -> None:
+    def __init__(
+        self, index: int, program: Callable[[], Any], rank: int | None = None, worker: int = 0
+    ) -> None:
         self.index = index
+        self.rank = index if rank is None else rank
+        self.worker = worker
+        self.stream = self.rank + STREAMS * worker  # of random numbers
         self.program = program
         self.carrier: Carrier
         self.state = "new"
@@ -57,10 +66,11 @@ class Waiting:
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self.lane_count = size  # until the lanes are known
         self.events: list[RawEvent] = []
         self.awaited: dict[int, tuple[int, bool]] = {}  # by event: a wait's value, whether >=
         self.lanes: list[Lane] = []
-        self.current: Lane = Lane(-1, size, lambda: None)  # until the first lane starts
+        self.current: Lane = Lane(-1, lambda: None)  # until the first lane starts
         self.gate = True  # starting or stopping: points do not choose
         self._deviating = False
         self.slow = True  # gated, deviating, or with parked lanes: not the default run's fast path
@@ -84,6 +94,16 @@ class Waiting:
 
     def _unblock(self, lane: Lane) -> None:
         lane.blocked_on = None
+        if not lane.enabled:
+            lane.enabled = True
+            self._enabled_lanes += 1
+
+    def inject(self, lane: Lane, error: BaseException) -> None:
+        """Have a lane raise `error` at its operation, whatever it waits for."""
+        lane.inject = error
+        if lane.parked:
+            lane.parked = False
+            self._parked.remove(lane)
         if not lane.enabled:
             lane.enabled = True
             self._enabled_lanes += 1
@@ -115,7 +135,7 @@ class Waiting:
                 self.unblock(other)
 
     def arrived(self, key: Any) -> int:
-        """How many lanes have arrived at a rendezvous."""
+        """How many have arrived at a rendezvous."""
         return self._arrivals.get(key, 0)
 
     def polls(self, lane: Lane) -> None:
@@ -172,4 +192,4 @@ class Waiting:
         heappush(self._sleepers, (self.clock() + seconds, lane.index, lane))
         lane.pending = ("sleep",)
         self.point(lane)
-        self.events.append((lane.index, "sleep", -1, lane.index, 0, 0, None, -1, None, -1))
+        self.events.append((lane.index, "sleep", -1, lane.rank, 0, 0, None, -1, None, -1))

@@ -29,9 +29,10 @@ class OneSided(EntryChecks):
 
     def __init__(
         self, index: int, size: int, interposer: Interposer | None, simulation: Simulation,
-        windows: SharedWindows,
+        windows: SharedWindows, owner: int | None = None,
     ) -> None:
         super().__init__(index, size, interposer)
+        self._owner = index if owner is None else owner  # the number of its lane in events
         self._sim = simulation
         self._events: list[RawEvent] = simulation.events
         self._windows = windows
@@ -65,6 +66,8 @@ class OneSided(EntryChecks):
             raise WrongDtype(f"rank {self.index}: {operation} with atomic add into {dst!r}")
         lane = self._lane
         region = dst.regions[peer]
+        if region is None:
+            self._not_of_group(operation, dst, peer)
         start = dst.start + at * size
         lo = start - region.base
         hi = lo + nbytes
@@ -88,7 +91,7 @@ class OneSided(EntryChecks):
             if late_source:
                 op.source = src.mine, src.start
         self._events.append(
-            (self.index, operation, dst.number, peer, lo, hi, value, number, self._code,
+            (self._owner, operation, dst.number, peer, lo, hi, value, number, self._code,
              self._lasti)
         )
         sim.issue(op, ordered=True)
@@ -117,7 +120,7 @@ class OneSided(EntryChecks):
         signal.after = data
         data.signal = signal
         self._events.append(
-            (self.index, "signal", cell.number, peer, signal.start - cell.mine.base,
+            (self._owner, "signal", cell.number, peer, signal.start - cell.mine.base,
              signal.start - cell.mine.base + 4, amount, signal.number, self._code, self._lasti)
         )
         sim.issue(signal, ordered=True)
@@ -133,6 +136,7 @@ class OneSided(EntryChecks):
         if (
             type(cell) is not Window or not 0 <= peer < self.size or cell.dtype is not torch.int32
             or not 0 <= at < cell.numel or cell.start & 3 or cell.mine.freed
+            or cell.regions[peer] is None
         ):
             self._cell_check("notify", cell, peer, at)
         if type(value) is not int or not -2147483648 <= value <= 2147483647:
@@ -149,7 +153,7 @@ class OneSided(EntryChecks):
             cell.start + 4 * at, 4, value, lane.fence_mark, self._code, self._lasti,
         )
         self._events.append(
-            (self.index, "notify", cell.number, peer, lo, lo + 4,
+            (self._owner, "notify", cell.number, peer, lo, lo + 4,
              value if adds else ("set", value), number, self._code, self._lasti)
         )
         sim.issue(signal, ordered=True)
@@ -163,6 +167,8 @@ class OneSided(EntryChecks):
             self._bounds(operation, src, at, dst.numel)
         lane = self._lane
         region = src.regions[peer]
+        if region is None:
+            self._not_of_group(operation, src, peer)
         start = src.start + at * src.itemsize
         lo = start - region.base
         issue = "get_issue" if operation == "get" else operation
@@ -178,7 +184,7 @@ class OneSided(EntryChecks):
         )
         op.local = (dst.mine, dst.start, dst.number)
         self._events.append(
-            (self.index, issue, src.number, peer, lo, lo + dst.nbytes, None, op.number, self._code,
+            (self._owner, issue, src.number, peer, lo, lo + dst.nbytes, None, op.number, self._code,
              self._lasti)
         )
         sim.issue(op, ordered=False)
@@ -196,7 +202,7 @@ class OneSided(EntryChecks):
         self._sim.block(lane, ("get", code, lasti))
         self._sim.point(lane)
         lane.blocked_on = None
-        self._events.append((self.index, "get", src.number, peer, 0, 0, None, -1, code, lasti))
+        self._events.append((self._owner, "get", src.number, peer, 0, 0, None, -1, code, lasti))
 
     def _remote_load(self, win: Window, peer: int, at: int, shape: Shape) -> torch.Tensor:
         self._window_check("remote_load", win, peer)
@@ -206,6 +212,8 @@ class OneSided(EntryChecks):
             self._bounds("remote_load", win, at, count)
         lane = self._lane
         region = win.regions[peer]
+        if region is None:
+            self._not_of_group("remote_load", win, peer)
         start = win.start + at * win.itemsize
         stop = start + count * win.itemsize
         lo, hi = start - region.base, stop - region.base
@@ -215,7 +223,7 @@ class OneSided(EntryChecks):
         self._sim.point(lane)
         data = region.view[start:stop]
         self._events.append(
-            (self.index, "remote_load", win.number, peer, lo, hi, digest(bytes(data)), -1,
+            (self._owner, "remote_load", win.number, peer, lo, hi, digest(bytes(data)), -1,
              self._code, self._lasti)
         )
         lane.reads += 1

@@ -16,7 +16,7 @@ others do not count: two polling lanes would wake each other for ever while a th
 nobody else can move, the polling lanes go on for 64 rounds; a poll that has not ended by then is a
 livelock, or `PeerLost` if a rank has died.
 
-Not modelled: several lanes a rank, groups, torn or line-wise visibility (clear errors say so).
+Not modelled: line-wise and stale visibility (clear errors say so).
 """
 
 from __future__ import annotations
@@ -65,9 +65,11 @@ class Simulation(Choosing):
 
     # Running ------------------------------------------------------------------------------------
 
-    def add_lane(self, program: Callable[[], Any]) -> Lane:
-        """A lane that runs `program()`; index = order of addition."""
-        lane = Lane(len(self.lanes), self.size, program)
+    def add_lane(
+        self, program: Callable[[], Any], rank: int | None = None, worker: int = 0
+    ) -> Lane:
+        """A lane that runs `program()`; index = order of addition, which is by (rank, worker)."""
+        lane = Lane(len(self.lanes), program, rank, worker)
         self.lanes.append(lane)
         return lane
 
@@ -78,7 +80,7 @@ class Simulation(Choosing):
 
         Re-raises what a program could not have meant: Ctrl-C, a test's time limit, Hypothesis's stop.
         """
-        self._enabled_lanes = len(self.lanes)
+        self._enabled_lanes = self.lane_count = len(self.lanes)
         with watch(self):
             try:
                 self._start()
@@ -117,11 +119,11 @@ class Simulation(Choosing):
             lane.carrier.job = self._job(lane)
             self.current = lane
             if self.ambient.swapping:
-                self.ambient.enter(lane.index)
+                self.ambient.enter(lane.stream)
             lane.state = "running"
             lane.carrier.greenlet.switch()
             if self.ambient.swapping:
-                self.ambient.leave(lane.index)
+                self.ambient.leave(lane.stream)
             if torch.is_grad_enabled() != grad:
                 torch._C._set_grad_enabled(grad)
             if self.stopping:
@@ -132,7 +134,7 @@ class Simulation(Choosing):
     def _enter(self, lane: Lane) -> None:
         self.current = lane
         if self.ambient.swapping:
-            self.ambient.enter(lane.index)
+            self.ambient.enter(lane.stream)
         lane.carrier.greenlet.switch()
 
     def _job(self, lane: Lane) -> Callable[[], greenlet]:
@@ -164,20 +166,22 @@ class Simulation(Choosing):
             lane.state = "unwound"
         elif lane.dying or isinstance(error, RankDied):
             lane.state = "dead"
-            self.dead.append(lane.index)
-            self.events.append((lane.index, "crash", -1, lane.index, 0, 0, None, -1, None, -1))
+            if lane.rank not in self.dead:
+                self.dead.append(lane.rank)
+            self.events.append((lane.index, "crash", -1, lane.rank, 0, 0, None, -1, None, -1))
         elif isinstance(error, PeerLost):
             lane.state = "peer_lost"
-            self.peers_lost.append(lane.index)
+            if lane.rank not in self.peers_lost:
+                self.peers_lost.append(lane.rank)
             lane.failure = self._failure(lane, error)
         else:
             if isinstance(error, NoSchedulingPoint | Unwound):  # both are the watchdog's
-                limit = f"rank {lane.index}: no scheduling point for {carrier.LIMIT_SECONDS:g} s"
+                limit = f"rank {lane.rank}: no scheduling point for {carrier.LIMIT_SECONDS:g} s"
                 error = NoSchedulingPoint(limit).with_traceback(error.__traceback__)
             lane.state = "raised"
             lane.failure = self._failure(lane, error)
             self.failures.append(lane.failure)
-            self.events.append((lane.index, "raise", -1, lane.index, 0, 0, None, -1, None, -1))
+            self.events.append((lane.index, "raise", -1, lane.rank, 0, 0, None, -1, None, -1))
 
     def _failure(self, lane: Lane, error: BaseException) -> Failure:
         frames = [
@@ -189,7 +193,7 @@ class Simulation(Choosing):
         )
         code, lasti = user_frame(error)
         return Failure(
-            lane.index, len(self.events), error, text, code, lasti, str(lane.pending[0])
+            lane.index, lane.rank, len(self.events), error, text, code, lasti, str(lane.pending[0])
         )
 
     def _after(self, lane: Lane) -> greenlet:
@@ -202,13 +206,13 @@ class Simulation(Choosing):
         if self.gate:
             return self._hub
         if self.ambient.swapping:
-            self.ambient.leave(lane.index)
+            self.ambient.leave(lane.stream)
         following = self._next()
         if following is None:
             return self._hub
         self.current = following
         if self.ambient.swapping:
-            self.ambient.enter(following.index)
+            self.ambient.enter(following.stream)
         return following.carrier.greenlet
 
     def _unwind(self) -> None:
@@ -281,7 +285,7 @@ class Simulation(Choosing):
         self._limit = len(self.events) + PROBE_EVENTS
         self.unblock(lane)
         if self.ambient.swapping:
-            self.ambient.enter(lane.index)
+            self.ambient.enter(lane.stream)
         lane.carrier.greenlet.switch()
         self.probed = None
 
@@ -289,13 +293,13 @@ class Simulation(Choosing):
         grad = torch.is_grad_enabled()
         swapping = self.ambient.swapping
         if swapping:
-            self.ambient.leave(lane.index)
+            self.ambient.leave(lane.stream)
         if following is None:
             self._hub.switch()
         else:
             self.current = following
             if swapping:
-                self.ambient.enter(following.index)
+                self.ambient.enter(following.stream)
             following.carrier.greenlet.switch()
         self._resumed(lane, grad=grad)
 
@@ -309,7 +313,8 @@ class Simulation(Choosing):
         error, lane.inject = lane.inject, None
         assert error is not None
         self._unblock(lane)
-        self.events.append((lane.index, "peer_lost", -1, lane.index, 0, 0, None, -1, None, -1))
+        if isinstance(error, PeerLost):  # a death leaves its own event
+            self.events.append((lane.index, "peer_lost", -1, lane.rank, 0, 0, None, -1, None, -1))
         raise error
 
     @staticmethod

@@ -13,66 +13,83 @@ from typing import Any
 
 import torch
 
-from harness.errors import UseAfterFree, WrongShape
+from harness.errors import RankDied, UseAfterFree, WrongShape
 from harness.fabric.flight import digest
-from harness.fabric.lanes import POLL_OPERATIONS, Lane
+from harness.fabric.lanes import POLL_OPERATIONS
 from harness.fabric.memory import ITEMSIZE, Buffer, Handle, Region, Shape, Window, normal_shape
 from harness.fabric.one_sided import OneSided, tensor_of
 from harness.fabric.simulated import Simulation
 from harness.fabric.windows import OneRegion, SharedWindows
 from harness.interpose import Interposer
-from harness.rank import WaitCmp
-from harness.record import VALUE_BYTES_MAX
+from harness.rank import Group, WaitCmp
+from harness.record import VALUE_BYTES_MAX, Call
+
+
+class RankState:
+    """What the lanes of one rank have in common.
+
+    opened, syncs: windows by group and name, and syncs by group, so far. calls: collective calls in
+    order. lanes: the rank as each of its lanes sees it.
+    """
+
+    def __init__(self) -> None:
+        self.opened: dict[tuple[tuple[int, ...], str], int] = {}
+        self.syncs: dict[tuple[int, ...], int] = {}
+        self.calls: list[Call] = []
+        self.lanes: list[SimulatedRank] = []
 
 
 class SimulatedRank(OneSided):
-    """One rank's operations; `lane` is its only worker."""
+    """One rank's operations, as one of its lanes performs them."""
 
     def __init__(
         self, index: int, size: int, interposer: Interposer | None, simulation: Simulation,
-        windows: SharedWindows,
+        windows: SharedWindows, owner: int | None = None, state: RankState | None = None,
     ) -> None:
-        super().__init__(index, size, interposer, simulation, windows)
-        self._opened: dict[str, int] = {}
-        self._syncs = 0
-        self.calls: list[tuple[str, str, Any, int]] = []
+        super().__init__(index, size, interposer, simulation, windows, owner)
+        self._state = RankState() if state is None else state
+        self.lane = len(self._state.lanes)
+        self._state.lanes.append(self)
 
     def _event(self, kind: str, window: int, peer: int, lo: int, hi: int, value: Any) -> None:
         self._events.append(
-            (self.index, kind, window, peer, lo, hi, value, -1, self._code, self._lasti)
+            (self._owner, kind, window, peer, lo, hi, value, -1, self._code, self._lasti)
         )
 
     def _plain(self, kind: str) -> None:
         self._events.append(
-            (self.index, kind, -1, self.index, 0, 0, None, -1, self._code, self._lasti)
+            (self._owner, kind, -1, self.index, 0, 0, None, -1, self._code, self._lasti)
         )
 
     # Memory -------------------------------------------------------------------------------------
 
     def _window(
-        self, name: str, shape: Shape, dtype: torch.dtype, init: str | None, group: Any,
+        self, name: str, shape: Shape, dtype: torch.dtype, init: str | None, group: Group | None,
         byte_offset: int = 0,
     ) -> Window:
-        if group is not None:
-            self._sim.not_yet(f"rank {self.index}: window(group=...)")
+        members = self._members(f"window {name!r}", group) if group is not None else ()
         dims = normal_shape(shape, f"window {name!r}", self.index)
         self._dtype_check(f"window {name!r}", dtype)
-        occurrence = self._opened.get(name, 0)
-        self._opened[name] = occurrence + 1
-        key = (name, occurrence)
+        opened = self._state.opened
+        occurrence = opened.get((members, name), 0)
+        opened[members, name] = occurrence + 1
+        key = (members, name, occurrence)
         lane = self._lane
         lane.pending = ("window_arrive",)
         self._sim.point(lane)
-        self.calls.append(("window", f"{name!r} {list(dims)} {str(dtype)[6:]}", self._code, self._lasti))
+        self._called("window", f"{name!r} {list(dims)} {str(dtype)[6:]}", members)
         number = self._windows.by_call.get(key)
         if number is None:
             zero = init == "zero" if init else dtype is torch.int32
             nbytes = math.prod(dims) * ITEMSIZE[dtype]
-            regions = [Region(nbytes, zero=zero) for _ in range(self.size)]
+            regions = [
+                Region(nbytes, zero=zero) if not members or rank in members else None
+                for rank in range(self.size)
+            ]
             number = self._windows.add("window", name, dims, dtype, regions)
             self._windows.by_call[key] = number
         self._event("window_arrive", number, self.index, 0, 0, None)
-        self._meet(("window", key), lane, "window", number)
+        self._meet(("window", key), "window", number, members)
         handle = self.bind(number, dims, dtype, 0)
         return handle.shifted(byte_offset) if byte_offset else handle
 
@@ -91,8 +108,11 @@ class SimulatedRank(OneSided):
         return window
 
     def _died(self) -> None:
-        super()._died()
-        self._lane.dying = True
+        for lane in self._state.lanes:
+            OneSided._died(lane)
+            lane._lane.dying = True
+            if lane is not self and lane._lane.state == "running":
+                self._sim.inject(lane._lane, RankDied())
 
     def _free(self, window: Window, code: CodeType, lasti: int) -> None:
         self._code = code
@@ -109,7 +129,7 @@ class SimulatedRank(OneSided):
         self._sim.point(self._lane)
         window.mine.freed = True
         self._events.append(
-            (self.index, "free", window.number, self.index, 0, window.mine.nbytes, None, -1,
+            (self._owner, "free", window.number, self.index, 0, window.mine.nbytes, None, -1,
              self._code, self._lasti)
         )
 
@@ -144,7 +164,7 @@ class SimulatedRank(OneSided):
         self._sim.point(lane)
         data = src.mine.view[start:stop]
         self._events.append(
-            (self.index, "load", src.number, self.index, start - base, stop - base,
+            (self._owner, "load", src.number, self.index, start - base, stop - base,
              bytes(data) if stop - start <= VALUE_BYTES_MAX else digest(bytes(data)), -1,
              self._code, self._lasti)
         )
@@ -166,7 +186,7 @@ class SimulatedRank(OneSided):
         self._sim.point(lane)
         region.view[start:stop] = data
         self._events.append(
-            (self.index, "store", dst.number, self.index, start - base, stop - base, digest(data), -1,
+            (self._owner, "store", dst.number, self.index, start - base, stop - base, digest(data), -1,
              self._code, self._lasti)
         )
         lane.reads = 0
@@ -194,7 +214,7 @@ class SimulatedRank(OneSided):
             sim.point(lane)
             sim.awaited[len(self._events)] = value, reached
             self._events.append(
-                (self.index, "wait", cell.number, self.index, lo, lo + 4, held, -1, self._code,
+                (self._owner, "wait", cell.number, self.index, lo, lo + 4, held, -1, self._code,
                  self._lasti)
             )
             return
@@ -210,7 +230,7 @@ class SimulatedRank(OneSided):
         lane.blocked_on = None
         sim.awaited[len(self._events)] = value, reached
         self._events.append(
-            (self.index, "wait", cell.number, self.index, lo, lo + 4, region.cells[slot], -1,
+            (self._owner, "wait", cell.number, self.index, lo, lo + 4, region.cells[slot], -1,
              self._code, self._lasti)
         )
 
@@ -221,7 +241,7 @@ class SimulatedRank(OneSided):
         sim.point(lane)
         lane.fence_mark = sim.issued
         self._events.append(
-            (self.index, "fence", -1, self.index, 0, 0, None, -1, self._code, self._lasti)
+            (self._owner, "fence", -1, self.index, 0, 0, None, -1, self._code, self._lasti)
         )
 
     def _quiet(self) -> None:
@@ -233,27 +253,48 @@ class SimulatedRank(OneSided):
         lane.blocked_on = None
         self._plain("quiet")
 
-    def _meet(self, key: Any, lane: Lane, kind: str, window: int) -> None:
-        """Arrive at a rendezvous of all ranks and wait for the others."""
+    def _meet(
+        self, key: Any, kind: str, window: int, members: tuple[int, ...], needed: int = 0
+    ) -> None:
+        """Arrive at a rendezvous of all members (of all ranks, of `needed`) and wait for the others."""
         code, lasti = self._code, self._lasti
+        lane = self._lane
+        needed = needed or len(members) or self.size
         lane.pending = (kind, window, self.index, 0, 0)
-        self._sim.block(lane, ("meet", key, code, lasti))
-        self._sim.arrive(key, self.size)
+        self._sim.block(lane, ("meet", key, needed, members, code, lasti))
+        self._sim.arrive(key, needed)
         self._sim.point(lane)
         lane.blocked_on = None
-        self._events.append((self.index, kind, window, self.index, 0, 0, None, -1, code, lasti))
+        self._events.append(
+            (self._owner, kind, window, self.index, 0, 0, members or None, -1, code, lasti)
+        )
 
-    def _sync(self, group: Any, name: str = "sync") -> None:
-        if group is not None:
-            self._sim.not_yet(f"rank {self.index}: {name}(group=...)")
+    def _sync(self, group: Group | None, name: str = "sync") -> None:
+        members = self._members(name, group) if group is not None else ()
         lane = self._lane
         lane.pending = ("sync_arrive",)
         self._sim.point(lane)
-        self.calls.append((name, "", self._code, self._lasti))
-        self._plain("sync_arrive")
-        self._syncs += 1
-        self._meet(("sync", self._syncs), lane, name, -1)
+        self._called(name, "", members)
+        self._event("sync_arrive", -1, self.index, 0, 0, members or None)
+        count = self._state.syncs.get(members, 0) + 1
+        self._state.syncs[members] = count
+        self._meet(("sync", members, count), name, -1, members)
 
-    def _barrier(self, group: Any) -> None:
+    def _barrier(self, group: Group | None) -> None:
+        if group is not None:
+            self._members("barrier", group)
         self._quiet()
         self._sync(group, "barrier")
+
+    def _called(self, name: str, what: str, members: tuple[int, ...]) -> None:
+        """Note a collective call."""
+        self._state.calls.append((name, what, self._code, self._lasti, members, self.lane))
+
+    def join(self, dispatch: int) -> None:
+        """The end of a dispatch: the rank's lanes meet before any begins the next one."""
+        lane = self._lane
+        self._code, self._lasti = None, -1
+        lane.pending = ("join_arrive",)
+        self._sim.point(lane)
+        self._plain("join_arrive")
+        self._meet(("join", self.index, dispatch), "join", -1, (), len(self._state.lanes))

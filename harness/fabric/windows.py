@@ -11,22 +11,30 @@ from harness.fabric.memory import Region
 
 
 class SharedWindows:
-    """The windows of one run: by number, and by (name, occurrence) for collective allocation."""
+    """The windows of one run: by number, and by (group, name, occurrence) for collective allocation.
+
+    regions: by number, the memory by rank; None for a rank outside the window's group.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.regions: list[Sequence[Region]] = []
+        self.regions: list[Sequence[Any]] = []
         self.names: list[tuple[str, str, tuple[int, ...], torch.dtype]] = []
-        self.by_call: dict[tuple[str, int], int] = {}
+        self.by_call: dict[tuple[tuple[int, ...], str, int], int] = {}
 
     def add(
         self, kind: str, name: str, shape: tuple[int, ...], dtype: torch.dtype,
-        regions: Sequence[Region],
+        regions: Sequence[Any],
     ) -> int:
         """Register memory; returns its number."""
         self.regions.append(regions)
         self.names.append((kind, name, shape, dtype))
         return len(self.regions) - 1
+
+    def __iter__(self) -> Iterator[Region]:
+        """Every region once."""
+        for regions in self.regions:
+            yield from {id(region): region for region in regions if region is not None}.values()
 
 
 class OneRegion(Sequence[Region]):

@@ -68,10 +68,9 @@ class Reading:
 class Cell:
     """All writes to a cell of a run, in the order of their issue."""
 
-    __slots__ = ("decreases", "delivered", "initial", "owner", "queues", "reading", "sets", "writes")
+    __slots__ = ("decreases", "delivered", "initial", "queues", "readings", "sets", "writes")
 
-    def __init__(self, owner: int) -> None:
-        self.owner = owner
+    def __init__(self) -> None:
         self.initial = 0
         self.writes: list[Write] = []
         self.queues: dict[int, list[Write]] = {}
@@ -81,7 +80,7 @@ class Cell:
 
     def restart(self) -> None:
         """Forget what the last pass knew."""
-        self.reading = Reading(self.initial)
+        self.readings: dict[int, Reading] = {}  # by lane
         self.delivered: Clock | None = None
         for write in self.writes:
             write.asked = False
@@ -107,7 +106,9 @@ class Cell:
 
         The read found `value` (reached: or more). The own component of `clock` is `at`.
         """
-        reading = self.reading if reader == self.owner else Reading(self.initial)
+        reading = self.readings.get(reader)
+        if reading is None:
+            reading = self.readings[reader] = Reading(self.initial)
         if self.sets:
             return self._last_set(reading, reader, at, clock, value, reached=reached)
         return self._counted(reading, reader, at, clock, value, reached=reached)

@@ -14,8 +14,6 @@ What a wait guarantees depends on which notifies can only come after it, hence o
 pass lets each wait know all that was delivered before it in this run, which is too much. Each further
 pass starts from the clocks of the one before and only takes away; it ends when no clock that was used
 ahead of its turn has changed. What is left holds on every schedule that takes the same branches.
-
-Not modelled: several lanes a rank, groups.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ class Clocks:
 
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
-        self.size = steps.run.ranks
+        self.size = len(steps.run.lanes)
         self.passes = 1
         self.changes = self.plain = self._pass(first=True)
         if any(step.kind == "read" for step in steps.steps):

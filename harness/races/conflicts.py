@@ -45,8 +45,8 @@ class Conflicts:
         }
 
     def __iter__(self) -> Iterator[Conflict]:
-        blank: Clock = ((-1,) * self.run.ranks, 0)
-        now = [blank] * self.run.ranks
+        blank: Clock = ((-1,) * len(self.run.lanes), 0)
+        now = [blank] * len(self.run.lanes)
         changes, polls = self.clocks.changes, self.steps.polls
         flying: dict[int, Clock] = {}  # by operation
         for at, event in enumerate(self.run.raw):
@@ -83,7 +83,7 @@ class Conflicts:
     def _source(self, at: int, lane: int, number: int, nbytes: int) -> Access:
         """The read of a put's source."""
         window, lo = self.run.sources[number]
-        return Access(at, lane, number, "read", window, lane, lo, lo + nbytes)
+        return Access(at, lane, number, "read", window, self.run.lanes[lane][0], lo, lo + nbytes)
 
     def _in_flight(self, at: int, event: RawEvent) -> Iterator[Access]:
         """What one event of an operation in flight touches."""

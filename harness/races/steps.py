@@ -8,8 +8,10 @@ alone and written remotely only alone: flags. A read of one cell alone is a poll
 value tells, and races with nothing. A longer load of int32 elements is read as polls of the cells in
 it, and races with puts and stores, not with notifies.
 
+Lanes of a rank are clocks of their own: a fence, quiet or sync is its lane's only.
+
 Not modelled: a data element of int32 that is read and written alone, which counts as a flag, as a
-correct program may poll one; several lanes a rank, groups.
+correct program may poll one.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ CELL_BYTES = 4
 PUTS = frozenset(("put", "put_nbi", "remote_store", "put_signal"))
 READS = frozenset(("load", "remote_load"))
 GETS = frozenset(("get_issue", "get_nbi"))
-ARRIVALS = frozenset(("sync_arrive", "window_arrive"))
-MEETINGS = frozenset(("sync", "barrier", "window"))
+ARRIVALS = frozenset(("sync_arrive", "window_arrive", "join_arrive"))
+MEETINGS = frozenset(("sync", "barrier", "window", "join"))
 FLAG_DTYPE = "int32"
 
 Key = tuple[int, int, int]  # window, rank, byte offset
@@ -59,12 +61,14 @@ class Steps:
         self.polls: set[int] = set()  # events that read one cell alone
         self.late: set[int] = set()  # operations that read their source in flight
         self.writes: dict[int, Write] = {}  # to cells, by operation
-        self._own = [0] * run.ranks
-        self._fences = [0] * run.ranks
+        count = len(run.lanes)
+        self._own = [0] * count
+        self._fences = [0] * count
         self._put: dict[int, int] = defaultdict(int)  # by issuer and target: bits put so far
         self._fenced: dict[int, tuple[int, int]] = {}  # by the same: as of which fence, which bits
-        self._met = [0] * run.ranks
-        self._getting: list[dict[int, Step | None]] = [{} for _ in range(run.ranks)]
+        self._met: dict[object, int] = defaultdict(int)  # rendezvous so far, by rank and group
+        self._meeting: list[object] = [None] * count  # by lane: the one it arrived at last
+        self._getting: list[dict[int, Step | None]] = [{} for _ in range(count)]
         self._find_cells()
         self._by_memory: dict[tuple[int, int], list[tuple[int, Cell]]] = defaultdict(list)
         for (window, rank, lo), cell in sorted(self.cells.items(), key=lambda item: item[0]):
@@ -97,7 +101,7 @@ class Steps:
                 sets.append(key)
         for key in sets:
             if key not in self.cells:
-                self.cells[key] = Cell(key[1])
+                self.cells[key] = Cell()
         if self.cells:
             self._find_initial()
 
@@ -236,11 +240,20 @@ class Steps:
                 self.steps.append(step._replace(at=index))
 
     def _meet(self, index: int, event: RawEvent) -> None:
-        lane, kind, window = event[:3]
+        lane, kind, window, rank = event[:4]
+        if kind not in ARRIVALS:
+            self.steps.append(Step("meet", index, lane, self._meeting[lane]))
+            return
+        key: object = window
         if kind == "sync_arrive":
+            group = event[6] or ()
+            self._met[rank, group] += 1
+            key = ("sync", group, self._met[rank, group])
+        elif kind == "join_arrive":
             self._met[lane] += 1
-        key = window if kind.startswith("window") else ("sync", self._met[lane])
-        self.steps.append(Step("arrive" if kind in ARRIVALS else "meet", index, lane, key))
+            key = ("join", rank, self._met[lane])
+        self._meeting[lane] = key
+        self.steps.append(Step("arrive", index, lane, key))
 
 
 def _int_at(event: RawEvent, lo: int) -> int | None:

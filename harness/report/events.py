@@ -86,17 +86,17 @@ def landings(run: Run, event: Event) -> list[str]:
 def line(run: Run, index: int) -> str:
     """An event as one line of a log: number, who, what, value, place in the program."""
     event = run.events[index]
-    lane = run.lane_of(event)
+    who = run.lane_name(run.lane_of(event))
     if event.kind in DELIVERIES:
         issue = run.issue_of(event)
         verb = {"deliver": "is delivered to", "read": "reads from", "land": "lands at"}[event.kind]
         name = CALLED.get(issue.kind, issue.kind)
         text = (
-            f"{name} #{event.number} of rank {lane} {verb} rank {event.peer}: "
+            f"{name} #{event.number} of {who} {verb} rank {event.peer}: "
             + landings(run, event)[0]
         )
     else:
-        text = f"rank {lane}: {wordings(run, event)[0]}"
+        text = f"{who}: {wordings(run, event)[0]}"
     return f"{index:5d}  {text:60}  {place(event.code, event.lasti)}"
 
 

@@ -83,13 +83,13 @@ def leave(
 
 
 def _wide_timeline(run: Run, finding: Finding) -> list[str]:
-    return timeline(run, finding, width=max(80, 10 + 32 * run.ranks), rows_max=None)
+    return timeline(run, finding, width=max(80, 10 + 32 * max(len(run.lanes), 1)), rows_max=None)
 
 
 def rank_log(run: Run, rank: int) -> str:
     """The events of one rank and the deliveries of its operations, one a line."""
     lines = [
-        line(run, index) for index, event in enumerate(run.events) if run.lane_of(event) == rank
+        line(run, index) for index, event in enumerate(run.events) if run.rank_of(event) == rank
     ]
     return "".join(f"{text}\n" for text in lines)
 
@@ -98,11 +98,11 @@ def stacks(run: Run) -> str:
     """Tracebacks in the order in which they were raised, then the place of each blocked rank."""
     parts = []
     for failure in run.failures:
-        who = "the host program" if failure.lane < 0 else f"rank {failure.lane}"
+        who = "the host program" if failure.lane < 0 else run.lane_name(failure.lane)
         parts.append(f"{who} raised at event {failure.clock}\n{failure.traceback}")
     for blocked in (*run.blocked, *run.livelock):
         what = "polls" if blocked in run.livelock else f"is blocked in {blocked.kind}"
-        parts.append(f"rank {blocked.lane} {what} at {place(blocked.code, blocked.lasti)}\n")
+        parts.append(f"{run.lane_name(blocked.lane)} {what} at {place(blocked.code, blocked.lasti)}\n")
     return "\n".join(parts) or "no rank raised, and none is blocked\n"
 
 

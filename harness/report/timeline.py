@@ -1,4 +1,4 @@
-"""The timeline: ranks as columns, events as rows, deliveries as arrows, the missing edge as `x->`.
+"""The timeline: lanes as columns, events as rows, deliveries as arrows, the missing edge as `x->`.
 
 A row is one event of the record under its own number. A finding's events are marked `*`. `x->`
 stands where an order is missing: a read that came before the write it needed, a wait that never
@@ -17,7 +17,7 @@ from harness.report.events import fitting, landings, memory_of, wordings
 
 ROWS_MAX = 24
 CELL_MIN = 16
-NOISE = frozenset(("window_arrive", "window", "sync_arrive"))
+NOISE = frozenset(("window_arrive", "window", "sync_arrive", "join_arrive"))
 READS = frozenset(("load", "remote_load", "read"))
 WRITES = frozenset(("deliver", "land", "store"))
 BEFORE = frozenset(("unwritten_memory", "stale_value"))  # kinds: a read came before its write
@@ -58,8 +58,10 @@ def _legend(
     parts = ["* the finding"] if marked else []
     parts += ["x-> missing edge"] if edges else []
     parts += ["--> delivery"] if any(raw[1] in DELIVERIES for raw in run.raw) else []
-    if len(ranks) < run.ranks:
-        parts.append(f"{run.ranks - len(ranks)} of {run.ranks} ranks not drawn")
+    every = len(run.lanes)
+    if len(ranks) < every:
+        what = "lanes" if every > run.ranks else "ranks"
+        parts.append(f"{every - len(ranks)} of {every} {what} not drawn")
     lines = [""]
     for part in parts:
         joined = f"{lines[-1]}   {part}" if lines[-1] else part
@@ -110,9 +112,9 @@ def _replaced(run: Run, marked: list[int]) -> list[_Edge]:
         for at in marked if read.kind in READS else ():
             write = run.events[at]
             if at < read_at and write.kind in WRITES and _overlap(read, write):
-                reader = run.lane_of(read)
-                texts = [f"x-> rank {reader} reads only at {read_at}", f"x-> read at {read_at}"]
-                return [_Edge(at, write.peer, texts)]
+                reader = run.lane_name(run.lane_of(read))
+                texts = [f"x-> {reader} reads only at {read_at}", f"x-> read at {read_at}"]
+                return [_Edge(at, run.lanes_of(write.peer)[0], texts)]
     return []
 
 
@@ -161,7 +163,7 @@ def _issue_index(run: Run, event: Event) -> int | None:
     if event.number < 0:
         return None
     return next(
-        (i for i, raw in enumerate(run.raw) if raw[7] == event.number and raw[0] < run.ranks), None
+        (i for i, raw in enumerate(run.raw) if raw[7] == event.number and raw[0] < len(run.lanes)), None
     )
 
 
@@ -184,9 +186,10 @@ def _chosen(
     if len(quiet) <= room:
         return quiet
     lanes = {run.lane_of(run.events[i]) for i in core} | {edge.lane for edge in edges}
-    if finding.rank >= 0:
-        lanes.add(finding.rank)
+    if 0 <= finding.rank < run.ranks:
+        lanes.update(run.lanes_of(finding.rank))
 
+    peers = {run.lanes[lane][0] for lane in lanes}
     cells = {blocked.window for blocked in run.blocked if blocked.kind == "wait"}
 
     def far(index: int) -> tuple[int, int]:
@@ -194,7 +197,7 @@ def _chosen(
         near = 4 * min(abs(index - other) for other in core)
         if event.window in cells:  # who told whom explains a wait that never ended
             near //= 8
-        involved = run.lane_of(event) in lanes or event.peer in lanes
+        involved = run.lane_of(event) in lanes or event.peer in peers
         return (near if involved else near * 4), index
 
     others = sorted((i for i in quiet if i not in core), key=far)
@@ -202,16 +205,16 @@ def _chosen(
 
 
 def _ranks(run: Run, chosen: list[int], edges: list[_Edge], finding: Finding) -> list[int]:
-    """The ranks that the drawing needs."""
-    ranks = {edge.lane for edge in edges}
+    """The lanes that the drawing needs."""
+    lanes = {edge.lane for edge in edges}
     for index in chosen:
         event = run.events[index]
-        ranks.add(run.lane_of(event))
+        lanes.add(run.lane_of(event))
         if event.kind in DELIVERIES:
-            ranks.add(event.peer)
-    if finding.rank >= 0:
-        ranks.add(finding.rank)
-    return sorted(rank for rank in ranks if rank < run.ranks)
+            lanes.add(run.lanes_of(event.peer)[0])
+    if 0 <= finding.rank < run.ranks and not any(run.lanes[n][0] == finding.rank for n in lanes):
+        lanes.add(run.lanes_of(finding.rank)[0])
+    return sorted(lanes)
 
 
 class _Drawing:
@@ -228,7 +231,7 @@ class _Drawing:
         """The columns' names."""
         text = "event".ljust(self.left)
         for rank in self.at:
-            text += f"rank {rank}".ljust(self.cell)
+            text += self.run.lane_name(rank).ljust(self.cell)
         return text.rstrip()
 
     def rows(self, chosen: list[int], marked: set[int], edges: list[_Edge]) -> list[str]:
@@ -258,12 +261,18 @@ class _Drawing:
             room = self.width - self.at[lane] if wide else self.cell - 1
             text = fitting(wordings(self.run, event), room)
             return " " * (self.at[lane] - self.left) + text
-        source, target = lane, event.peer
+        source, target = lane, self._column(event.peer)
         if event.kind == "land":
-            source = self.run.issue_of(event).peer
+            source = self._column(self.run.issue_of(event).peer)
+            target = lane
         if event.kind == "read":
-            target = source = event.peer
+            source = target
         return self._arrow(event, source, target)
+
+    def _column(self, rank: int) -> int:
+        """The lane in whose column stands what happens to a rank's memory."""
+        lanes = self.run.lanes_of(rank)
+        return next((lane for lane in lanes if lane in self.at), lanes[0])
 
     def _arrow(self, event: Event, source: int, target: int) -> str:
         name = f"#{event.number}"
@@ -300,7 +309,7 @@ def _listed(
 
     def edge_lines(wanted: list[_Edge]) -> list[str]:
         return [
-            " " * left + fitting([f"rank {e.lane}: {text}" for text in e.texts], width - left)
+            " " * left + fitting([f"{run.lane_name(e.lane)}: {text}" for text in e.texts], width - left)
             for e in wanted
         ]
 
@@ -308,11 +317,11 @@ def _listed(
         if index > before + 1:
             lines.append(_gap(run, before, index, left))
         event = run.events[index]
-        lane = run.lane_of(event)
-        texts = [f"rank {lane}: {text}" for text in wordings(run, event)]
+        who = run.lane_name(run.lane_of(event))
+        texts = [f"{who}: {text}" for text in wordings(run, event)]
         if event.kind in DELIVERIES:
             texts = [
-                f"rank {lane}: #{event.number} --> rank {event.peer} {text}"
+                f"{who}: #{event.number} --> rank {event.peer} {text}"
                 for text in landings(run, event)
             ]
         sign = "*" if index in marked else " "
@@ -322,4 +331,4 @@ def _listed(
     if before < len(run.raw) - 1:
         lines.append(_gap(run, before, len(run.raw), left))
     lines += edge_lines([edge for edge in edges if edge.after not in shown])
-    return [*lines, *_legend(run, marked, edges, list(range(run.ranks)), width)]
+    return [*lines, *_legend(run, marked, edges, list(range(len(run.lanes))), width)]

@@ -63,7 +63,7 @@ class SlowRank(Chooser):
 
     def pick(self, simulation: Choosing, lanes: list[Lane], ops: list[InFlight]) -> Owner:
         """The default choice among the others, while there are others."""
-        others = [lane for lane in lanes if lane.index != self.rank]
+        others = [lane for lane in lanes if lane.rank != self.rank]
         return default_choice(simulation, others or lanes, ops)
 
 
@@ -86,10 +86,13 @@ class PausedRank(Chooser):
         """The default choice, without the paused lane while it pauses."""
         events = simulation.events
         for event in events[self._seen :]:
-            self._counted += event[0] == self.rank
+            owner = event[0]
+            self._counted += (
+                owner < simulation.lane_count and simulation.lanes[owner].rank == self.rank
+            )
         self._seen = len(events)
         if self._counted >= self.nth and not self._over:
-            others = [lane for lane in lanes if lane.index != self.rank]
+            others = [lane for lane in lanes if lane.rank != self.rank]
             if others or not all(held_back(simulation, op) for op in ops):
                 self._paused = True
                 return default_choice(simulation, others or lanes, ops)

@@ -76,7 +76,7 @@ def holds_of(run: Run) -> list[Hold]:
             fences[owner] = issued
         if number < 0:
             continue
-        if owner < run.ranks:
+        if owner < len(run.lanes):
             # A get is ordered by nothing: its target is like no other.
             target = (-1, number) if kind in UNORDERED else (owner, event[3])
             if kind == "signal":  # issued in one go with its data

@@ -39,7 +39,6 @@ TESTED_ELSEWHERE = {
     "harness/run.py": "every scenario, fault and mutant test goes through it",
     "harness/finding.py": "the checkers' tests compare its values",
     "harness/fabric/simulated.py": "test_delivery, test_schedule, test_polling, test_unwinding",
-    "harness/fabric/lanes.py": "test_polling, test_unwinding",
     "harness/fabric/flight.py": "test_delivery",
     "harness/fabric/choosing.py": "test_schedule",
     "harness/fabric/frames.py": "test_unwinding, test_scenario: whose line an error names",

@@ -133,7 +133,7 @@ def test_a_finding_names_both_accesses_and_the_missing_edge():
         "and nothing orders the two"
     )
     writes, reads, common, edge = finding.evidence
-    assert writes.startswith(f"rank 1's put #0 at {put} (lane 1) writes 'data'[2:4] of rank 0, in flight")
+    assert writes.startswith(f"rank 1's put #0 at {put} (lane 0) writes 'data'[2:4] of rank 0, in flight")
     assert reads.startswith(f"rank 0's load at {load} (lane 0) reads 'data'[1:5], at event")
     assert "has heard of rank 1 up to rank 1's notify #1" in common
     assert edge == (

@@ -10,7 +10,6 @@ import torch
 from harness.errors import (
     Misaligned,
     NonContiguous,
-    NotYet,
     OutOfBounds,
     UseAfterFree,
     WrongDtype,
@@ -377,21 +376,6 @@ def test_a_handle_has_no_other_attributes(go):
         return hasattr(buffer, "no_such_thing"), repr(buffer)
 
     assert go(program).results[0] == [(False, "buffer 'buffer0' [4] float32")]
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda rank: rank.window("w", 1, torch.int32, group=[0]), "window(group=...)"),
-        (lambda rank: rank.sync(group=[0]), "sync(group=...)"),
-        (lambda rank: rank.barrier(group=[0]), "barrier(group=...)"),
-    ],
-)
-def test_groups_are_not_yet_built(go, call, words):
-    run = go(call)
-    assert [type(failure.error) for failure in run.failures] == [NotYet, NotYet]
-    assert words in str(run.failures[0].error)
-    assert "not yet built" in str(run.failures[0].error)
 
 
 def test_windows_of_different_size_are_refused_where_they_do_not_fit(go):

@@ -9,7 +9,7 @@ NOTHING = ((100, -1, -1), 0)
 
 def cell_of(*writes):
     """writes: (issuer, event, operation, value, adds, lanes known, mask known)."""
-    cell = Cell(0)
+    cell = Cell()
     for issuer, at, op, value, adds, lanes, mask in writes:
         write = Write(issuer, at, op, value, adds=adds)
         write.clock = (lanes, mask)
@@ -88,4 +88,4 @@ def test_settled_writes_are_looked_at_once():
         assert found is not None
         assert found[0][1] == 2 * k
         clock = ((1000, *found[0][1:]), clock[1] | found[1])
-    assert cell.reading.heads[1] >= 47
+    assert cell.readings[0].heads[1] >= 47
