@@ -170,6 +170,7 @@ def minimise(
     try:
         while True:
             before = search.best.plan
+            _whole(search)
             _ranks(search)
             _params(search, lengths=True)
             _faults(search)
@@ -198,6 +199,20 @@ def _with_races(search: _Search) -> Outcome:
     except RankfaultError:  # the program does not repeat
         return best
     return judged if judged.finds(search.finding.identity) else best
+
+
+def _whole(search: _Search) -> None:
+    """The same with operations that do not tear, or in fewer pieces."""
+    for plan in _coarser(search.best.plan):
+        if search.accept_program(plan, SEARCH_RUNS_UNSCHEDULED):
+            return
+
+
+def _coarser(plan: Plan) -> list[Plan]:
+    """The plan with whole operations, then with larger pieces; nothing where they are whole."""
+    seen = plan.visibility
+    sizes = [size for size in (0, 64, 8, 4) if seen.torn and (size == 0 or size > seen.torn)]
+    return [replace(plan, visibility=replace(seen, torn=size)) for size in sizes]
 
 
 def _in_world(plan: Plan, ranks: int) -> Plan:
@@ -356,6 +371,7 @@ def _programs(search: _Search) -> list[Plan]:
     """The programs below the best plan's, smallest worlds first; see proof.py."""
     best = search.best.plan
     found = [_in_world(best, ranks) for ranks in range(search.scenario.ranks[0], best.ranks)]
+    found += _coarser(best)
     for index in range(len(best.faults)):
         fewer = (*best.faults[:index], *best.faults[index + 1 :])
         found.append(replace(best, faults=fewer))

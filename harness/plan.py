@@ -21,6 +21,7 @@ FORMAT = 1
 RANKS_MAX = 64
 EVERY = -1  # a fault's rank or nth: each rank, each operation, as a defect of the code would
 
+TORN: tuple[Literal[0, 4, 8, 64], ...] = (0, 4, 8, 64)
 NonNegative = Annotated[int, msgspec.Meta(ge=0)]
 T = TypeVar("T")
 
@@ -46,8 +47,12 @@ Deviation = Hold | Preempt
 
 
 class Visibility(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How one-sided operations become visible. `torn`, `lines` and `stale` have their place in the
-    format; the simulated fabric refuses values other than the defaults until they are built."""
+    """How one-sided operations become visible.
+
+    torn: puts and gets may take effect in pieces, cut at multiples of so many bytes; 0 = whole.
+    `lines` and `stale` have their place in the format; the simulated fabric refuses values other than
+    the defaults until they are built.
+    """
 
     delivery: Literal["relaxed", "eager"] = "relaxed"
     torn: Literal[0, 4, 8, 64] = 0

@@ -1,10 +1,10 @@
 """What a hunt tries: parameter sets from Hypothesis, each under the explorers' portfolio.
 
 For each parameter set the portfolio starts with the default run and goes on with everything held to
-its last legal moment, late data, a slow rank, PCT 1 to 3, POS, a random walk, a few sparse deviations and
-a crash. The first parameter set is the scenario's defaults in a world of four, what a user would try
-first. All randomness follows from the root seed; the same root seed and limits hunt the same plans,
-whatever modules are imported and whatever Hypothesis profile is in force.
+its last legal moment, late data, a slow rank, PCT 1 to 3, POS, a random walk, a few sparse deviations,
+operations that tear, and a crash. The first parameter set is the scenario's defaults in a world of
+four, what a user would try first. All randomness follows from the root seed; the same root seed and
+limits hunt the same plans, whatever modules are imported and whatever Hypothesis profile is in force.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness import registry
 from harness.ambient import generator
 from harness.errors import UnknownName, UsageError
 from harness.finding import Finding, Outcome
-from harness.plan import Deviation, Fault, Hold, Plan, Preempt, Visibility
+from harness.plan import TORN, Deviation, Fault, Hold, Plan, Preempt, Visibility
 from harness.record import Run
 from harness.run import lowered, run
 from harness.scenario import Scenario
@@ -58,6 +58,7 @@ class Order:
     faults: tuple[str, ...] = ()
     ranks: tuple[int, int] | None = None
     delivery: str = "relaxed"
+    torn: int | None = None  # None: whole, and now and then in pieces
     plans_max: int | None = None
     seconds: float | None = None
     until: Target = Target()
@@ -76,7 +77,10 @@ class Attempt:
 
 def attempts(order: Order, before_plan: Callable[[Plan, str], None] | None) -> Iterator[Attempt]:
     """Every plan of a hunt, in order; endless."""
-    visibility = Visibility(delivery="eager" if order.delivery == "eager" else "relaxed")
+    visibility = Visibility(
+        delivery="eager" if order.delivery == "eager" else "relaxed",
+        torn=next((size for size in TORN if size == order.torn), 0),
+    )
     placed = False
     for number, base in enumerate(_parameter_sets(order)):
         plan = replace(base, visibility=visibility)
@@ -151,6 +155,9 @@ def _portfolio(plan: Plan, order: Order, number: int) -> Iterator[Attempt]:
     yield Attempt("pause", plan, PausedRank(source.randrange(plan.ranks), nth))
     sparse = _sparse(source.randrange, len(held), points)
     yield Attempt("deviations", replace(plan, schedule=sparse))
+    if order.torn is None and default.operations:
+        pieces = replace(plan.visibility, torn=source.choice(TORN[1:]))
+        yield Attempt("torn", replace(plan, visibility=pieces), RandomWalk(*stamp, "torn"))
     for kind in environment_faults().values():
         yield from _faulty(plan, order, kind, number, "faults")
 

@@ -77,6 +77,7 @@ def _covered(best: Plan, programs: list[Plan], limit: int, tried: int) -> str:
     kinds = [
         ("fewer ranks", any(p.ranks < best.ranks for p in programs)),
         ("params one step smaller", any(p.params != best.params for p in programs)),
+        ("whole operations", any(p.visibility != best.visibility for p in programs)),
         ("a fault fewer", any(len(p.faults) < len(best.faults) for p in programs)),
     ]
     named = [name for name, there in kinds if there]

@@ -30,7 +30,9 @@ CALLED = {
     "window_arrive": "window", "sync_arrive": "sync", "get_issue": "get", "signal": "put_signal",
     "join_arrive": "join",
 }
-DELIVERIES = frozenset(("deliver", "read", "land"))
+DELIVERIES = frozenset(("deliver", "deliver_part", "read", "read_part", "land"))
+WRITTEN = frozenset(("deliver", "deliver_part"))  # at the target of a put or notify
+FETCHED = frozenset(("read", "read_part"))  # at the target of a get
 
 # A running event: (owner, kind, window, peer, lo, hi, value, number, code, lasti)
 RawEvent = tuple[int, str, int, int, int, int, Any, int, CodeType | None, int]

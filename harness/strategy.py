@@ -16,7 +16,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -30,7 +30,7 @@ from harness import registry
 from harness.ambient import generator
 from harness.errors import UsageError
 from harness.finding import Outcome
-from harness.plan import EVERY, Deviation, Fault, Hold, Plan, Preempt
+from harness.plan import EVERY, Deviation, Fault, Hold, Plan, Preempt, Visibility
 from harness.run import execute_plan, run
 from harness.scenario import Scenario
 
@@ -38,6 +38,7 @@ DEVIATIONS_MAX = 4
 INT_SPAN = 64
 LENGTH_SPAN = 4
 STRING_MAX = 8
+TORN_SIMPLE_FIRST: tuple[Literal[0, 64, 8, 4], ...] = (0, 64, 8, 4)
 COUNTING = 1 << 30  # an `nth` that never comes: such a fault only counts its operations
 T = TypeVar("T")
 
@@ -245,10 +246,10 @@ def plans(
     draw: st.DrawFn, scenario: Scenario, *, ranks: tuple[int, int] | None = None,
     bug: str | None = None, faults: bool = True, schedule: bool = True,
 ) -> Plan:
-    """Plans of `scenario`: world size, parameters, environment faults, schedule.
+    """Plans of `scenario`: world size, parameters, environment faults, schedule, torn operations.
 
     ranks: narrows the world sizes (inclusive). bug: a mutant in place of its twin. faults and
-    schedule: whether to draw them.
+    schedule: whether to draw them; torn operations are part of the schedule.
     """
     low, high = ranks_of(scenario, ranks)
     plan = Plan(
@@ -261,6 +262,8 @@ def plans(
             if values is not None:
                 plan = msgspec.structs.replace(plan, faults=(draw(values),))
     if schedule:
+        torn = draw(st.sampled_from(TORN_SIMPLE_FIRST))
+        plan = msgspec.structs.replace(plan, visibility=Visibility(torn=torn))
         default = execute_plan(plan, scenario)
         drawn = draw(schedules(default.operations, default.points, len(default.raw)))
         plan = msgspec.structs.replace(plan, schedule=drawn)

@@ -21,7 +21,7 @@ from harness.finding import Finding
 from harness.record import Run, WindowRecord
 
 _WRONG_SHOWN = 8
-_WRITES = frozenset(("deliver", "store", "land"))
+_WRITES = frozenset(("deliver", "deliver_part", "store", "land"))
 
 
 class Integrity:

@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from harness.checkers.failures import first_failure
 from harness.checkers.wording import actor, elements, finding
 from harness.finding import Finding
-from harness.record import Event, Run
+from harness.record import DELIVERIES, WRITTEN, Event, Run
 
 _GETS = frozenset(("get_issue", "get_nbi"))
-_TOUCHES = frozenset(("deliver", "read", "land", "remote_load"))
+_TOUCHES = DELIVERIES | {"remote_load"}
 _POLLED_BYTES_MAX = 8
 
 
@@ -108,9 +108,9 @@ class Lifetime:
         for index, event in enumerate(run.events):
             if event.kind == "put_nbi" and isinstance(event.value, bytes):  # not an atomic one
                 issued[event.number] = (index, event)
-            elif event.kind == "deliver" and event.number in issued:
-                begun, put = issued.pop(event.number)
-                if event.value == put.value or not isinstance(event.value, bytes):
+            elif event.kind in WRITTEN and event.number in issued:
+                begun, put = issued[event.number]
+                if not isinstance(event.value, bytes) or event.value == _piece(put, event):
                     continue
                 for at in range(begun + 1, index):
                     store = run.events[at]
@@ -135,6 +135,15 @@ def _same_bytes(get: Event, store: Event) -> bool:
         store.window == get.window and store.peer == get.peer
         and store.lo < get.hi and get.lo < store.hi
     )
+
+
+def _piece(put: Event, delivery: Event) -> bytes | None:
+    """What the put was to deliver there, as far as the record tells."""
+    if (delivery.lo, delivery.hi) == (put.lo, put.hi):
+        return bytes(put.value)
+    if not _whole(put) or not _whole(delivery):
+        return bytes(delivery.value)  # only digests: nothing to compare
+    return bytes(put.value[delivery.lo - put.lo : delivery.hi - put.lo])
 
 
 def _whole(event: Event) -> bool:

@@ -18,7 +18,7 @@ from harness.finding import Finding
 from harness.races.conflicts import Conflict, Conflicts
 from harness.races.shadow import Access
 from harness.races.steps import PUTS
-from harness.record import DELIVERIES, Event, Run, Site
+from harness.record import DELIVERIES, WRITTEN, Event, Run, Site
 
 FINDINGS_MAX = 3
 _ATOMIC = frozenset(("add", "set"))
@@ -65,7 +65,7 @@ def _local_end(run: Run, access: Access) -> bool:
     event = run.events[access.at]
     if access.op < 0 or run.issue_of(event).kind not in _NBI:
         return False
-    return event.kind == "land" or (event.kind == "deliver" and access.kind == "read")
+    return event.kind == "land" or (event.kind in WRITTEN and access.kind == "read")
 
 
 class _Pair:

@@ -26,11 +26,14 @@ from hashlib import blake2b
 from harness.checkers.results import Wrong, is_poison
 from harness.checkers.wording import actor, elements, of_rank
 from harness.fabric.memory import POISON, filled
-from harness.record import Event, Run
+from harness.record import FETCHED, WRITTEN, Event, Run
 
 _READS = frozenset(("load", "remote_load"))
-_WRITES = frozenset(("deliver", "store", "land"))
-_DONE = {"store": "was done", "deliver": "was delivered", "land": "had landed"}
+_WRITES = frozenset(("deliver", "deliver_part", "store", "land"))
+_DONE = {
+    "store": "was done", "deliver": "was delivered", "deliver_part": "was delivered in part",
+    "land": "had landed",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ class Reads:
         self.reads: list[tuple[int, Event, bytes]] = []
         self.digested: list[tuple[int, Event]] = []  # reads whose bytes cannot be rebuilt
         for index, event in enumerate(run.events):
-            if (event.kind in _READS or event.kind == "read") and run.rank_of(event) == rank:
+            if (event.kind in _READS or event.kind in FETCHED) and run.rank_of(event) == rank:
                 data = self._content(index, event)
                 if data is None:
                     self.digested.append((index, event))
@@ -173,7 +176,7 @@ class Reads:
                 if index < at
             ]
             own = before and self.run.rank_of(before[-1][1]) == self.rank
-            if not own or before[-1][1].kind == "deliver":
+            if not own or before[-1][1].kind in WRITTEN:
                 return ends
             ends.insert(0, before[-1][0])
 

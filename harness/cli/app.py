@@ -86,6 +86,13 @@ RootSeed = Annotated[
     ),
 ]
 Delivery = Annotated[str, typer.Option(metavar="relaxed|eager", help="eager ignores every hold.")]
+Torn = Annotated[
+    int | None,
+    typer.Option(
+        metavar="0|4|8|64",
+        help="Puts and gets take effect in pieces of so many bytes; by default tried now and then.",
+    ),
+]
 Until = Annotated[
     str | None,
     typer.Option(
@@ -110,6 +117,7 @@ def hunt(
     plans: Plans = None,
     root_seed: RootSeed = None,
     delivery: Delivery = "relaxed",
+    torn: Torn = None,
     until: Until = None,
     json: Json = False,
     out: Out = FINDINGS,
@@ -134,6 +142,7 @@ def hunt(
             plans=plans,
             root_seed=root_seed,
             delivery=delivery,
+            torn=torn,
             until=until,
             json=json,
             out=out,

@@ -21,7 +21,7 @@ from harness.finding import Finding, Outcome, Verdict
 from harness.hunt import Hunt, Order, Target, fault_type, hunt
 from harness.in_flight import InFlight, Slot, open_slot
 from harness.minimise import Minimised, minimise
-from harness.plan import RANKS_MAX, Plan, encode
+from harness.plan import RANKS_MAX, TORN, Plan, encode
 from harness.repeat import checked, repeatable
 from harness.report import folder
 from harness.report.hunt_text import command, next_command, plain, summary, title, verdict_of
@@ -45,6 +45,7 @@ class Wanted:
     plans: int | None = None
     root_seed: int | None = None
     delivery: str = "relaxed"
+    torn: int | None = None
     until: str | None = None
     json: bool = False
     out: Path = Path("rankfault-findings")
@@ -112,6 +113,8 @@ def orders_of(wanted: Wanted, root_seed: int) -> list[Order]:
         raise UsageError(f"--minutes {wanted.minutes:g}: give more than 0")
     if wanted.delivery not in ("relaxed", "eager"):
         raise UnknownName("delivery", wanted.delivery, ("relaxed", "eager"))
+    if wanted.torn not in (None, *TORN):
+        raise UsageError(f"--torn {wanted.torn}: choose one of: {', '.join(map(str, TORN))}")
     for name in wanted.faults:
         fault_type(name)
     ranks = parse_ranks(wanted.ranks) if wanted.ranks is not None else None
@@ -136,6 +139,7 @@ def orders_of(wanted: Wanted, root_seed: int) -> list[Order]:
                 faults=wanted.faults,
                 ranks=ranks,
                 delivery=wanted.delivery,
+                torn=wanted.torn,
                 plans_max=wanted.plans,
                 until=until,
             )

@@ -38,9 +38,9 @@ class Choosing(Deliveries):
 
     def __init__(
         self, size: int, schedule: Sequence[Hold | Preempt], *, eager: bool,
-        chooser: Chooser | None, guide: Callable[[int], int] | None, events_max: int,
+        chooser: Chooser | None, guide: Callable[[int], int] | None, events_max: int, torn: int = 0,
     ) -> None:
-        super().__init__(size, schedule, eager=eager)
+        super().__init__(size, schedule, eager=eager, torn=torn)
         self.points = 0
         self.ended = "returned"
         self.dead: list[int] = []

@@ -33,6 +33,7 @@ class Job:
     faults: Sequence[Fault] = ()
     schedule: Sequence[Hold | Preempt] = ()
     eager: bool = False
+    torn: int = 0
     device_ids: Sequence[int] | None = None
     chooser: Chooser | None = None
     guide: Callable[[int], int] | None = None
@@ -56,7 +57,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
         chooser.restart()
     simulation = Simulation(
         job.ranks, schedule=job.schedule, eager=job.eager, chooser=chooser, guide=job.guide,
-        events_max=job.events_max, swapping=swapping,
+        events_max=job.events_max, swapping=swapping, torn=job.torn,
     )
 
     def on_fire(index: int, op: Operation) -> None:

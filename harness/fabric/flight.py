@@ -1,7 +1,10 @@
 """One-sided operations in flight: what is deliverable, what is held, and what a delivery does.
 
 The rules are the table in fabric/memory.py. An operation is an owner of its own between issue and
-delivery; a get has two events, read and land.
+delivery; a get has two events, read and land. Where puts and gets tear, each piece is an event of the
+same owner, in order of address: deliver_part and read_part for all but the last one.
+
+Not modelled: pieces in another order than that of their addresses, more than PIECES_MAX of them.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from harness.fabric.memory import Region
 from harness.plan import Hold, Preempt
 from harness.record import VALUE_BYTES_MAX
 
+PIECES_MAX = 8
+
 
 class InFlight:
     """A one-sided operation between issue and delivery; an owner of its own."""
@@ -34,6 +39,9 @@ class InFlight:
     signal: InFlight | None = None
     after: InFlight | None = None
     waiter: Lane | None = None
+    cuts: tuple[int, ...] = ()  # torn: where its pieces end, relative to `start`; the last is nbytes
+    pieces = b""  # torn get: what it has read so far
+    done_bytes = 0  # torn: delivered (or read) so far
     release = -1
     enabled = False
     done = False
@@ -62,8 +70,11 @@ _number = attrgetter("number")
 class Deliveries(Waiting):
     """The operations in flight of a world, and the Holds that keep some of them back."""
 
-    def __init__(self, size: int, schedule: Sequence[Hold | Preempt], *, eager: bool) -> None:
+    def __init__(
+        self, size: int, schedule: Sequence[Hold | Preempt], *, eager: bool, torn: int = 0
+    ) -> None:
         super().__init__(size)
+        self.torn = torn
         self.issued = 0
         self.applied = 0  # deviations that took effect
         self.sources: dict[int, tuple[int, int]] = {}  # by operation: window, byte offset
@@ -85,6 +96,8 @@ class Deliveries(Waiting):
         lane.outstanding += 1
         self.issued = number + 1
         op.enabled = True
+        if self.torn and op.nbytes > self.torn and op.kind in ("put", "get"):
+            op.cuts = _cuts(op, self.torn)
         if ordered:
             lane.reads = 0
             pair = lane.index * self.size + op.peer
@@ -137,11 +150,14 @@ class Deliveries(Waiting):
         region = op.target
         start = op.start
         nbytes = op.nbytes
+        if op.cuts:
+            self._deliver_piece(op)
+            return
         if kind == "put":
             value = op.value
             data = op.data
             if op.source is not None or op.atomic is not None:
-                data = self._late_data(op)
+                data = self._late_data(op, 0, nbytes)
                 value = digest(data)
             region.view[start : start + nbytes] = data
         else:
@@ -161,21 +177,41 @@ class Deliveries(Waiting):
         if region.waiters:
             self.wake(region)
 
-    def _late_data(self, op: InFlight) -> bytes:
-        """What a put_nbi or an atomic put writes, known only now."""
-        start = op.start
-        data: bytes = op.data
+    def _deliver_piece(self, op: InFlight) -> None:
+        """One piece of a put that tears; the last one is its delivery."""
+        region = op.target
+        first, end = op.done_bytes, next(cut for cut in op.cuts if cut > op.done_bytes)
+        data = self._late_data(op, first, end)
+        region.view[op.start + first : op.start + end] = data
+        op.done_bytes = end
+        last = end == op.nbytes
+        lo = op.start - region.base
+        self.events.append(
+            (self.lane_count + op.number, "deliver" if last else "deliver_part", op.window, op.peer,
+             lo + first, lo + end, digest(data), op.number, op.code, op.lasti)
+        )
+        if last:
+            self._close(op)
+        if region.waiters:
+            self.wake(region)
+
+    def _late_data(self, op: InFlight, first: int, end: int) -> bytes:
+        """Bytes first..end of what a put writes, where they are known only now or in pieces."""
+        data: bytes = op.data[first:end]
         if op.source is not None:
             source, begin = op.source
-            data = bytes(source.view[begin : begin + op.nbytes])
+            data = bytes(source.view[begin + first : begin + end])
         if op.atomic is not None and data:
-            data = _sum(op.target.view[start : start + op.nbytes], data, op.atomic)
+            data = _sum(op.target.view[op.start + first : op.start + end], data, op.atomic)
         return data
 
     def _fetch(self, op: InFlight) -> None:
         """The first event of a get reads at the target, the second lands."""
         owner = self.lane_count + op.number
         nbytes = op.nbytes
+        if op.data is None and op.cuts:
+            self._read_piece(op)
+            return
         if op.data is None:
             region, start = op.target, op.start
             op.data = bytes(region.view[start : start + nbytes])
@@ -196,6 +232,22 @@ class Deliveries(Waiting):
         self._close(op)
         if region.waiters:
             self.wake(region)
+
+    def _read_piece(self, op: InFlight) -> None:
+        """One piece of what a get that tears reads at its target."""
+        region = op.target
+        first, end = op.done_bytes, next(cut for cut in op.cuts if cut > op.done_bytes)
+        piece = bytes(region.view[op.start + first : op.start + end])
+        op.pieces += piece
+        op.done_bytes = end
+        last = end == op.nbytes
+        if last:
+            op.data = op.pieces
+        lo = op.start - region.base
+        self.events.append(
+            (self.lane_count + op.number, "read" if last else "read_part", op.window, op.peer,
+             lo + first, lo + end, digest(piece), op.number, op.code, op.lasti)
+        )
 
     def _close(self, op: InFlight) -> None:
         """Take a delivered operation out, and open what it stood in front of."""
@@ -242,6 +294,19 @@ class Deliveries(Waiting):
             if not other.enabled and (other.after is None or other.after.done):
                 other.enabled = True
                 self._open(other)
+
+
+def _cuts(op: InFlight, torn: int) -> tuple[int, ...]:
+    """Where the pieces of a torn operation end: at multiples of `torn` bytes of the target window, at
+    most PIECES_MAX pieces, none of which cuts an element of an atomic put."""
+    lo = op.start - op.target.base
+    if op.atomic is not None:
+        torn = max(torn, op.atomic.itemsize)
+    end = lo + op.nbytes
+    first = lo - lo % torn + torn
+    inside = range(first, end, torn)
+    step = -(-len(inside) // (PIECES_MAX - 1)) if len(inside) >= PIECES_MAX else 1
+    return (*(cut - lo for cut in inside[::step]), op.nbytes)
 
 
 def digest(data: bytes) -> bytes:

@@ -18,7 +18,8 @@ POLL_OPERATIONS = 64
 POLL_VALUES_MAX = 16
 # Events that change nothing another lane could read.
 QUIET_EVENTS = frozenset((
-    "load", "remote_load", "get_issue", "get_nbi", "get", "read", "land", "fence", "quiet", "sleep",
+    "load", "remote_load", "get_issue", "get_nbi", "get", "read", "read_part", "land", "fence",
+    "quiet", "sleep",
 ))
 EVENT_SECONDS = 1e-6
 STREAMS = 1 << 16  # more than ranks

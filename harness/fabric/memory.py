@@ -22,10 +22,13 @@ test_delivery.py has one test for each row):
     J wait                                                          looks at delivered values only
     K load, store, remote_load                                      act at once, at their own event
     L eager                                                         as above with every hold ignored
+    M torn at 4, 8 or 64 bytes                                      puts and the reads of gets take
+                                                                    effect piece by piece, each an
+                                                                    event; others may come between
 
 The sources are the OpenSHMEM 1.5 specification (fence, quiet, put-with-signal) and the NVSHMEM
-documentation. Not modelled here: torn puts, lines, stale lines (later switches), third parties that
-see a delivery later than its target does.
+documentation; for row M: a put has no atomicity wider than an element of its network. Not modelled
+here: lines, stale lines (later switches), third parties that see a delivery later than its target.
 """
 
 from __future__ import annotations

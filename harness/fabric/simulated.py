@@ -49,10 +49,11 @@ class Simulation(Choosing):
     def __init__(
         self, size: int, *, schedule: Sequence[Hold | Preempt] = (), eager: bool = False,
         chooser: Chooser | None = None, guide: Callable[[int], int] | None = None,
-        events_max: int = EVENTS_MAX, swapping: bool = False,
+        events_max: int = EVENTS_MAX, swapping: bool = False, torn: int = 0,
     ) -> None:
         super().__init__(
-            size, schedule, eager=eager, chooser=chooser, guide=guide, events_max=events_max
+            size, schedule, eager=eager, chooser=chooser, guide=guide, events_max=events_max,
+            torn=torn,
         )
         self.failures: list[Failure] = []
         self.peers_lost: list[int] = []

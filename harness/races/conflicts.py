@@ -15,10 +15,11 @@ from harness.races.clocks import Clocks, known_at
 from harness.races.joins import Clock
 from harness.races.shadow import Access, Memory
 from harness.races.steps import FLAG_DTYPE, GETS, PUTS, Steps
-from harness.record import DELIVERIES, RawEvent, Run
+from harness.record import DELIVERIES, FETCHED, WRITTEN, RawEvent, Run
 
 SHARED = -1  # the rank of memory that all ranks have in common
 _ONE = {"load": "read", "remote_load": "read", "store": "write"}
+_LAST = frozenset(("deliver", "land"))  # events that end an operation
 _ISSUES = PUTS | GETS | {"notify", "signal"}
 
 
@@ -53,7 +54,7 @@ class Conflicts:
             lane, kind = event[0], event[1]
             if kind in DELIVERIES:
                 number = event[7]
-                clock = flying[number] if kind == "read" else flying.pop(number)
+                clock = flying.pop(number) if kind in _LAST else flying[number]
                 for access in self._in_flight(at, event):
                     yield from self._touch(access, clock)
                 continue
@@ -89,13 +90,15 @@ class Conflicts:
         """What one event of an operation in flight touches."""
         _, kind, window, rank, lo, hi, _, number, *_ = event
         lane = self.steps.issuers[number]
-        if kind == "read":
+        if kind in FETCHED:
             if at not in self.steps.polls:
                 yield Access(at, lane, number, "read", window, rank, lo, hi)
             return
         atomic, dtype = self._atomic.get(number, ("write", ""))
-        if kind == "deliver" and number in self.steps.late:
-            yield self._source(at, lane, number, hi - lo)
+        if kind in WRITTEN and number in self.steps.late:
+            source = self._source(at, lane, number, hi - lo)
+            first = lo - self.run.raw[self.steps.begun[number]][4]  # of a piece
+            yield source._replace(lo=source.lo + first, hi=source.hi + first)
         yield Access(at, lane, number, atomic, window, rank, lo, hi, dtype)
 
     def _touch(self, access: Access, clock: Clock) -> Iterator[Conflict]:

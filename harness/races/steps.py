@@ -112,7 +112,7 @@ class Steps:
         for _, kind, window, peer, lo, _, value, number, *_ in self.run.raw:
             if kind in ("notify", "signal"):
                 amounts[number] = value
-            elif kind in ("deliver", "store", "wait") and (window, peer, lo) in left:
+            elif kind in ("deliver", "deliver_part", "store", "wait") and (window, peer, lo) in left:
                 left.discard((window, peer, lo))
                 if kind == "wait":
                     self.cells[window, peer, lo].initial = value

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from harness.checkers.wording import decoded, elements, shown
 from harness.fabric.memory import POISON, filled
-from harness.record import CALLED, DELIVERIES, Event, Run, place
+from harness.record import CALLED, DELIVERIES, FETCHED, Event, Run, place
 
 _WRITES = frozenset(("store", "remote_store", "put", "put_nbi", "put_signal"))
+
+_LANDS = {"read": "reads ", "read_part": "reads part ", "land": "lands ", "deliver_part": "part "}
+_VERBS = {
+    "deliver": "is delivered to", "deliver_part": "is delivered in part to", "read": "reads from",
+    "read_part": "reads in part from", "land": "lands at",
+}
 
 
 def memory_of(run: Run, event: Event) -> str:
@@ -75,10 +81,10 @@ def wordings(run: Run, event: Event) -> list[str]:
 def landings(run: Run, event: Event) -> list[str]:
     """What a delivery did at its target, the fullest wording first."""
     memory, value = memory_of(run, event), value_of(run, event)
-    word = {"read": "reads ", "land": "lands "}.get(event.kind, "")
+    word = _LANDS.get(event.kind, "")
     texts = [f"{word}{memory}", word.strip() or "*"]
     if value:
-        sign = " = " if event.kind == "read" else " := "
+        sign = " = " if event.kind in FETCHED else " := "
         texts.insert(0, f"{word}{memory}{sign}{value}")
     return texts
 
@@ -89,7 +95,7 @@ def line(run: Run, index: int) -> str:
     who = run.lane_name(run.lane_of(event))
     if event.kind in DELIVERIES:
         issue = run.issue_of(event)
-        verb = {"deliver": "is delivered to", "read": "reads from", "land": "lands at"}[event.kind]
+        verb = _VERBS[event.kind]
         name = CALLED.get(issue.kind, issue.kind)
         text = (
             f"{name} #{event.number} of {who} {verb} rank {event.peer}: "

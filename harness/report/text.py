@@ -17,6 +17,7 @@ from harness.scenario import Scenario
 
 if TYPE_CHECKING:
     from harness.minimise import Minimised
+from harness.plan import Visibility
 
 PROPERTIES = {
     "integrity": "every result equals the reference, and nothing is written outside its window",
@@ -92,7 +93,7 @@ def drawn(outcome: Outcome) -> list[str]:
         f"faults = {list(plan.faults)!r}",
         f"schedule = {list(plan.schedule)!r}",
     ]
-    if plan.visibility.delivery != "relaxed":
+    if plan.visibility != Visibility():
         lines.append(f"visibility = {plan.visibility!r}")
     return lines
 

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.finding import Finding
-from harness.record import DELIVERIES, Event, Run
+from harness.record import DELIVERIES, FETCHED, Event, Run
 from harness.report.events import fitting, landings, memory_of, wordings
 
 ROWS_MAX = 24
 CELL_MIN = 16
 NOISE = frozenset(("window_arrive", "window", "sync_arrive", "join_arrive"))
-READS = frozenset(("load", "remote_load", "read"))
-WRITES = frozenset(("deliver", "land", "store"))
+READS = frozenset(("load", "remote_load", "read", "read_part"))
+WRITES = frozenset(("deliver", "deliver_part", "land", "store"))
 BEFORE = frozenset(("unwritten_memory", "stale_value"))  # kinds: a read came before its write
 
 
@@ -265,7 +265,7 @@ class _Drawing:
         if event.kind == "land":
             source = self._column(self.run.issue_of(event).peer)
             target = lane
-        if event.kind == "read":
+        if event.kind in FETCHED:
             source = target
         return self._arrow(event, source, target)
 

@@ -29,13 +29,14 @@ class _Waiting:
     """An operation in flight. since: events there were at its issue. ready: choices there had been
     when it could first be delivered, or None while a fence keeps it behind others."""
 
-    __slots__ = ("mark", "ready", "since", "target")
+    __slots__ = ("begun", "mark", "ready", "since", "target")
 
     def __init__(self, since: int, target: tuple[int, int], mark: int) -> None:
         self.since = since
         self.target = target
         self.mark = mark
         self.ready: int | None = None
+        self.begun = False  # a first piece of it has been delivered
 
 
 def holds_of(run: Run) -> list[Hold]:
@@ -90,14 +91,18 @@ def holds_of(run: Run) -> list[Hold]:
             else:
                 open_one(number)
         elif number in flying:
-            waiting = flying.pop(number)
-            if waiting.ready is not None and choices - 1 > waiting.ready:
-                holds.append(Hold(number, index - waiting.since))
-            delivered(number, waiting.target)
+            waiting = flying[number]
+            if not waiting.begun:
+                waiting.begun = True
+                if waiting.ready is not None and choices - 1 > waiting.ready:
+                    holds.append(Hold(number, index - waiting.since))
+            if kind != "deliver_part":  # of a get there is nothing more to know
+                del flying[number]
+                delivered(number, waiting.target)
     holds += [
         Hold(number, 0)  # never delivered: the run ended first
         for number, waiting in flying.items()
-        if waiting.ready is not None and choices > waiting.ready
+        if waiting.ready is not None and choices > waiting.ready and not waiting.begun
     ]
     return sorted(holds, key=lambda hold: hold.op)
 

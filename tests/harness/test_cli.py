@@ -74,6 +74,7 @@ def cli(capsys):
         (["hunt", "--plans", "0"], "--plans"),
         (["hunt", "--root-seed", "-1"], "--root-seed"),
         (["hunt", "--delivery", "slow"], "choose one of: eager, relaxed"),
+        (["hunt", "--torn", "5"], "--torn 5: choose one of: 0, 4, 8, 64"),
         (["hunt", "--nope"], "--nope"),
         (["nope"], "'nope'"),
         (["replay"], "Missing argument"),

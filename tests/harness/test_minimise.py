@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from faults.environment import Crash
 from faults.ordering import DroppedFence
 from harness import Hold, PeerLost, Plan, Preempt, Scenario, registry, run, scenario, values
-from harness.hunt import Order, hunt
+from harness.hunt import Order, Target, hunt
 from harness.minimise import minimise
 from harness.proof import lateness, prove
 from harness.run import execute_plan
@@ -337,3 +337,37 @@ def test_a_barrier_of_neighbours_shrinks_from_eight_ranks_to_three():
     assert small.proven
     assert small.outcome.plan.ranks == 3
     assert small.outcome.plan.params.sizes == (1,)
+
+
+@scenario(reference=lambda size: [None] + [[5.0] * 4] * (size - 1))
+def last_element_first(rank):
+    """Wrong only where a put may tear: the last element is taken for the whole row."""
+    window = rank.window("w", 4, torch.float32, init="zero")
+    for peer in range(1, rank.size):
+        if rank.index == 0:
+            rank.put(window, peer, torch.full((4,), 5.0))
+    if rank.index == 0:
+        return None
+    while rank.load(window, 0, 1).item() != 5.0:
+        pass
+    return rank.load(window, 0, 4).tolist()
+
+
+def test_torn_operations_stay_where_they_are_needed_and_are_as_large_as_can_be():
+    found = hunt(Order(last_element_first, 1, ranks=(3, 3), torn=4, plans_max=200))
+    assert found.finding is not None
+    small = minimise(found.outcome, found.finding, last_element_first)
+    assert (small.outcome.plan.ranks, small.outcome.plan.visibility.torn) == (2, 8)
+    assert len(small.outcome.plan.schedule) == 1
+    wrong = Target("integrity")  # polling for data is a race with whole puts too
+    whole = hunt(Order(last_element_first, 1, torn=0, plans_max=200, until=wrong))
+    assert whole.finding is None
+    now_and_then = hunt(Order(last_element_first, 1, plans_max=200, until=wrong))
+    assert now_and_then.finding is not None
+
+
+def test_torn_operations_go_where_they_are_not_needed():
+    found = hunt(Order(unfenced, 1, ranks=(2, 2), torn=4, plans_max=200))
+    small = minimise(found.outcome, found.finding, unfenced)
+    assert small.outcome.plan.visibility.torn == 0
+    assert small.proven

@@ -66,6 +66,7 @@ def test_the_command_hunts_the_same_again():
         faults=("crash", "late_put"),
         ranks=(2, 4),
         delivery="eager",
+        torn=8,
         until=Target("deadlock", 1),
     )
     words = shlex.split(command(order, 12))
@@ -83,6 +84,8 @@ def test_the_command_hunts_the_same_again():
         "2..4",
         "--delivery",
         "eager",
+        "--torn",
+        "8",
         "--until",
         "deadlock@rank=1",
         "--root-seed",
