@@ -33,6 +33,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: lines of fact (cell, value, expected; the two accesses and the missing edge).
     cause and remedy: the likely ones. events: indexes into the record to mark in a timeline.
     traceback: of a rank that raised. consequences: lines on what followed from it.
+    graph: who waits for whom, of a blocked world; lines that keep their indentation.
     """
 
     checker: str
@@ -46,6 +47,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[int, ...] = ()
     traceback: str = ""
     consequences: tuple[str, ...] = ()
+    graph: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

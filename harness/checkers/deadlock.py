@@ -20,7 +20,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from harness.checkers.failures import real_failures, stuck_at
+from harness.checkers.leaks import leaks
 from harness.checkers.signals import Debt, Signals
+from harness.checkers.waits import graph
 from harness.checkers.wording import blocked_site, finding, ranks, times
 from harness.finding import Finding
 from harness.record import Blocked, Run, place
@@ -32,12 +34,14 @@ ORDER = (
 
 
 class Deadlock:
-    """Kinds: those of ORDER."""
+    """Kinds: those of ORDER, and signal_leak (leaks.py)."""
 
     name = "deadlock"
 
     def check(self, run: Run) -> Iterable[Finding]:
         """At most one finding for the world."""
+        if run.ended == "returned":
+            return leaks(run)
         if run.ended != "blocked" or not run.blocked or real_failures(run):
             return ()
         return (_Diagnosis(run).finding(),)
@@ -173,7 +177,7 @@ class _Diagnosis:
         return finding(
             Deadlock.name, kind, culprit, message,
             sites=[blocked_site(self.blocked[lane]) for lane in lanes], evidence=lines,
-            events=events,
+            events=events, graph=graph(self.run, self.blocked, self.debts, lanes),
         )
 
     def _message(self, kind: str, lane: int, lanes: list[int]) -> tuple[int, str, tuple[int, ...]]:

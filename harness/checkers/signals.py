@@ -176,6 +176,7 @@ class Signals:
             if not mine or sum(w.after - w.before for w in mine) != deficit:
                 continue
             used = {other.key[2] for other in peers if debtor in other.counts()}
+            used |= self._ahead(debtor, blocked)
             if lo not in used and blocked.lo in used:
                 return mine[-1]
             alone = len(cell.counts()) == 1 and all(
@@ -184,6 +185,15 @@ class Signals:
             if alone and not self._awaited(cell) and "wait" not in blocked.afterwards.operations:
                 return mine[-1]
         return None
+
+    def _ahead(self, debtor: int, blocked: Blocked) -> set[int]:
+        """Cells of the same window that a blocked rank is yet to notify on ranks other than this."""
+        return {
+            lo
+            for other in self.waits if other.rank == debtor
+            for window, target, lo in other.afterwards.notifies
+            if window == blocked.window and target != blocked.rank
+        }
 
     def _other_rank(
         self, debt: Debt, cell: Cell, here: Counter[int], deficit: int

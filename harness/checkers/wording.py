@@ -19,7 +19,7 @@ _FORMATS = {
 def finding(
     checker: str, kind: str, rank: int, message: str, *, sites: Iterable[Site] = (),
     evidence: Iterable[str] = (), events: Iterable[int] = (), traceback: str = "",
-    consequences: Iterable[str] = (), because: str = "",
+    consequences: Iterable[str] = (), because: str = "", graph: Iterable[str] = (),
 ) -> Finding:
     """A finding with sorted sites and the table's likely cause and remedy.
 
@@ -29,7 +29,7 @@ def finding(
     return Finding(
         checker=checker, kind=kind, rank=rank, message=message, sites=tuple(sorted(set(sites))),
         evidence=tuple(evidence), cause=cause, remedy=remedy, events=tuple(sorted(set(events))),
-        traceback=traceback, consequences=tuple(consequences),
+        traceback=traceback, consequences=tuple(consequences), graph=tuple(graph),
     )
 
 

@@ -304,6 +304,7 @@ def finding_data(finding: Finding) -> dict[str, Any]:
         "cause": finding.cause,
         "remedy": finding.remedy,
         "consequences": list(finding.consequences),
+        "graph": list(finding.graph),
     }
 
 

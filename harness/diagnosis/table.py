@@ -65,6 +65,10 @@ LIKELY: dict[str, tuple[str, str]] = {
         "a rank skips a collective call that the others make",
         "make every rank reach the same collective calls in the same order",
     ),
+    "deadlock/signal_leak": (
+        "the call does not take back as many credits as it was given",
+        "take back what was awaited, once for each arrival, on every path; or count rounds instead",
+    ),
     "deadlock/unsatisfied": ("nothing left in this run can end the wait", "see the evidence"),
     "lifetime/use_after_free": (
         "the window was freed while the rank still used it", "free after the last access"

@@ -4,6 +4,10 @@ Making a greenlet costs about twenty switches, so a carrier is borrowed for a la
 the lane has ended. A carrier's greenlet runs one job after the other; each job returns the greenlet
 that goes on. Greenlets belong to the thread that made them, so every thread has a pool of its own.
 
+When torch raises, it takes a backtrace of up to 65 native frames. Behind a greenlet's first frame stands
+whatever its thread has there now, and walking into that kills the process. So a carrier's jobs begin
+behind CALLS_BELOW calls through C, about four native frames each: the backtrace ends among them.
+
 The watchdog is one daemon thread for the process. When a run makes no event for `LIMIT_SECONDS`, it
 raises NoSchedulingPoint in the thread that runs it: the lane that is looping gets it, with its stack.
 If the program swallows that, the next time `Unwound` follows, which `except Exception` lets through.
@@ -20,6 +24,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
+from operator import call
 from typing import Any
 
 from greenlet import getcurrent, greenlet
@@ -29,6 +34,7 @@ from harness.errors import NoSchedulingPoint, Unwound, UsageError
 
 LIMIT_SECONDS = 10.0
 POOL_MAX = 64
+CALLS_BELOW = 24
 
 
 class Carrier:
@@ -38,7 +44,13 @@ class Carrier:
 
     def __init__(self) -> None:
         self.job: Callable[[], greenlet] | None = None
-        self.greenlet = greenlet(self._loop)
+        self.greenlet = greenlet(self._deep)
+
+    def _deep(self, calls: int = CALLS_BELOW) -> None:
+        if calls:
+            call(self._deep, calls - 1)
+        else:
+            self._loop()
 
     def _loop(self) -> None:
         while True:

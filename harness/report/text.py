@@ -60,6 +60,7 @@ def report(
     page.section("Drawn", *drawn(outcome))
     rows = None if full else ROWS_MAX
     page.raw("Timeline", timeline(outcome.run, finding, width=width - 2, rows_max=rows))
+    page.tree("Who waits for whom", *finding.graph)
     if finding.traceback:
         page.raw("Traceback", finding.traceback.rstrip().splitlines())
     page.section("Likely cause", finding.cause)
@@ -124,6 +125,17 @@ class _Page:
                 break_on_hyphens=False,
             )
         self.lines += ["", title, *wrapped]
+
+    def tree(self, title: str, *texts: str) -> None:
+        """As `section`, for lines that keep their indentation."""
+        if texts:
+            self.lines += ["", title]
+        for text in texts:
+            lead = " " * (len(text) - len(text.lstrip()) + 2)
+            self.lines += textwrap.wrap(
+                text.strip(), self.width, initial_indent=lead, subsequent_indent=f"{lead}  ",
+                break_on_hyphens=False,
+            )
 
     def raw(self, title: str, lines: list[str]) -> None:
         """A title with lines that must not be wrapped."""

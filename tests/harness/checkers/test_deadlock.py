@@ -241,6 +241,33 @@ def test_a_cell_that_will_be_awaited_later_is_no_wrong_cell(judge):
 
 
 @made
+def answers_in_turn(rank) -> None:
+    """Cells 0 to 2: rank r has sent; cells 3 to 5: rank r has taken. Rank 2 forgets to send to rank 0."""
+    cell = rank.window("sig", 6, INT)
+    if rank.index == 2:
+        rank.notify(cell, 1, 2, 1)
+        for peer in range(2):
+            rank.wait(cell, peer, 1)
+            rank.notify(cell, peer, 5, 1)
+    elif rank.index == 1:
+        rank.wait(cell, 2, 1)
+        rank.wait(cell, 0, 1)
+        rank.notify(cell, 2, 1, 1)
+        rank.wait(cell, 5, 1)
+    else:
+        rank.notify(cell, 2, 0, 1)
+        rank.wait(cell, 2, 1)
+        rank.notify(cell, 1, 0, 1)
+        rank.wait(cell, 5, 1)
+
+
+def test_a_cell_that_the_debtor_is_yet_to_notify_elsewhere_is_no_wrong_cell(judge):
+    finding = only(judge(answers_in_turn, 3), "deadlock/missing_notify")
+    assert finding.rank == 2
+    assert "rank 0 is blocked" in finding.message
+
+
+@made
 def wrong_peer(rank) -> None:
     cell = rank.window("sig", 1, INT)
     for peer in range(rank.size):

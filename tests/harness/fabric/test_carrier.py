@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import greenlet
 import pytest
@@ -189,3 +192,41 @@ def test_an_engine_that_breaks_leaves_no_broken_carrier(go, monkeypatch):
     with contextlib.suppress(ZeroDivisionError):
         go(returns, 3, chooser=Broken())
     assert go(returns, 3).results == [[0], [1], [2]]
+
+
+TORCH_RAISES = """
+from operator import call
+
+import torch
+
+from harness.fabric.execute import Job, execute
+
+
+def program(rank):
+    rank.sync()
+    return torch.zeros(3).add_(torch.zeros(4))
+
+
+def host(world):
+    for index in range(world.size):
+        world.dispatch(program, device=index)
+
+
+def at_depth(calls, ranks):
+    return call(at_depth, calls - 1, ranks) if calls else execute(Job(ranks=ranks, host=host))
+
+
+for turn in range(200):
+    run = at_depth(turn * 37 % 60, 1 + turn % 8)
+    assert "must match the size" in str(run.failures[0].error)
+print("survived")
+"""
+
+
+def test_torch_may_raise_on_a_carrier_that_was_made_at_another_depth_of_the_stack():
+    """Its backtrace of the native stack must not run past the carrier's first frame."""
+    told = subprocess.run(
+        [sys.executable, "-c", TORCH_RAISES],
+        cwd=Path(__file__).parents[3], capture_output=True, text=True,
+    )
+    assert (told.returncode, told.stdout) == (0, "survived\n"), told.stderr
