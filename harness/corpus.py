@@ -303,7 +303,7 @@ def plan_of_token(token: str) -> tuple[Plan, Scenario]:
 def replay(seed: Seed, where: str, fabric: str = "simulated") -> Replayed:
     """Run a seed again and hold the outcome against its status. where: for messages, the file."""
     plan, scenario, warnings = plan_of(seed, where)
-    outcome = run(plan, fabric, scenario=scenario, races=True)
+    outcome = run(plan, fabric, scenario=scenario, races=True, watch=True)
     finding = outcome.finds(seed.finding.identity)
     stale = False
     problem = ""

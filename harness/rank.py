@@ -161,10 +161,14 @@ class Rank(ABC):
             self._put(dst, peer, src, at, atomic)
 
     def put_nbi(
-        self, dst: Window, peer: int, src: Handle, at: int = 0, *,
+        self, dst: Window, peer: int, src: Source, at: int = 0, *,
         atomic: AtomicType | None = None,
     ) -> None:
-        """As put, but `src` (a window or buffer) stays in use until quiet (row G)."""
+        """As put, but `src` stays in use until quiet (row G): it is read at delivery.
+
+        A plain tensor (dense, on the CPU) is compared with itself at delivery, quiet and the end of
+        the run: see fabric/tensors.py for what that sees and what it cannot see.
+        """
         frame = _getframe(1)
         self._code = frame.f_code
         self._lasti = frame.f_lasti
@@ -183,8 +187,11 @@ class Rank(ABC):
         else:
             self._get(dst, peer, src, at)
 
-    def get_nbi(self, dst: Handle, peer: int, src: Window, at: int = 0) -> None:
-        """As get, but returns at once; `dst` holds the elements only after quiet."""
+    def get_nbi(self, dst: Source, peer: int, src: Window, at: int = 0) -> None:
+        """As get, but returns at once; `dst` holds the elements only after quiet.
+
+        A plain tensor (dense, on the CPU) is looked after as that of put_nbi.
+        """
         frame = _getframe(1)
         self._code = frame.f_code
         self._lasti = frame.f_lasti
@@ -328,14 +335,14 @@ class Rank(ABC):
 
     @abstractmethod
     def _put_nbi(
-        self, dst: Window, peer: int, src: Handle, at: int, atomic: AtomicType | None
+        self, dst: Window, peer: int, src: Source, at: int, atomic: AtomicType | None
     ) -> None: ...
 
     @abstractmethod
     def _get(self, dst: Handle, peer: int, src: Window, at: int) -> None: ...
 
     @abstractmethod
-    def _get_nbi(self, dst: Handle, peer: int, src: Window, at: int) -> None: ...
+    def _get_nbi(self, dst: Source, peer: int, src: Window, at: int) -> None: ...
 
     @abstractmethod
     def _remote_load(self, win: Window, peer: int, at: int, shape: Shape) -> torch.Tensor: ...

@@ -128,7 +128,7 @@ class WindowRecord:
 
     number: int
     name: str
-    kind: str  # "window", "buffer" or "host tensor"
+    kind: str  # "window", "buffer", "host tensor" or "tensor" (a plain one that was in flight)
     shape: tuple[int, ...]
     dtype: str
     nbytes: int
@@ -152,6 +152,27 @@ class Afterwards:
     operations: frozenset[str] = frozenset()
     notifies: frozenset[tuple[int, int, int]] = frozenset()
     arrives: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """A plain tensor was touched while an operation in flight used it (fabric/tensors.py).
+
+    number: the operation. at: events so far. stage: `before quiet`. before, after: version counters.
+    writes: it was written, else read. by, lane, code, lasti: the torch operation that did it, the lane
+    that was running, and the user's line, where they are known.
+    """
+
+    number: int
+    at: int
+    stage: str
+    before: int
+    after: int
+    writes: bool
+    by: str = ""
+    lane: int = -1
+    code: CodeType | None = None
+    lasti: int = -1
 
 
 @dataclass(slots=True)
@@ -218,6 +239,7 @@ class Run:
     # ==). sources: by number of a put from a window or buffer, that memory and the byte offset in it.
     awaited: dict[int, tuple[int, bool]] = field(default_factory=dict)
     sources: dict[int, tuple[int, int]] = field(default_factory=dict)
+    touched: list[Touched] = field(default_factory=list)  # plain tensors in flight that were touched
     _names: list[WindowRecord] | None = None
     _events: list[Event] | None = None
     _issued: dict[int, Event] | None = None

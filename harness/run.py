@@ -34,12 +34,14 @@ def in_flight() -> Plan | None:
 
 
 def run(
-    plan: Plan, fabric: str = "simulated", *, scenario: Scenario | None = None, races: bool = False
+    plan: Plan, fabric: str = "simulated", *, scenario: Scenario | None = None, races: bool = False,
+    watch: bool = False,
 ) -> Outcome:
     """Execute and judge `plan`. scenario: the one the plan names, if the caller has it at hand.
 
     races: look for races as well, in runs of at most RACES_EVENTS_MAX events (what the clocks need
     grows with the square of the number of operations).
+    watch: look at every torch operation for uses of plain tensors in flight (fabric/tensors.py).
 
     Raises UsageError for a plan that names what does not exist or lies outside the scenario's bounds.
     """
@@ -47,7 +49,7 @@ def run(
         raise NotYet(f"fabric {fabric!r}: not yet built; choose one of: {', '.join(FABRICS)}")
     found = scenario if scenario is not None else registry.find(plan.scenario)
     plan = lowered(plan, found)
-    return judge(plan, found, execute_plan(plan, found), races=races)
+    return judge(plan, found, execute_plan(plan, found, watch=watch), races=races)
 
 
 def lowered(plan: Plan, scenario: Scenario) -> Plan:
@@ -84,7 +86,7 @@ def check_plan(plan: Plan, scenario: Scenario) -> None:
 def execute_plan(
     plan: Plan, scenario: Scenario, *, chooser: Chooser | None = None,
     guide: Callable[[int], int] | None = None, events_max: int = EVENTS_MAX,
-    job_out: list[Job] | None = None,
+    job_out: list[Job] | None = None, watch: bool = False,
 ) -> Run:
     """The record of one execution, with the reference in it, not yet judged."""
     check_plan(plan, scenario)
@@ -100,6 +102,7 @@ def execute_plan(
         schedule=plan.schedule,
         eager=plan.visibility.delivery == "eager",
         torn=plan.visibility.torn,
+        watch=watch,
         device_ids=scenario.device_ids(plan.ranks) if scenario.device_ids else None,
         chooser=chooser,
         guide=guide,

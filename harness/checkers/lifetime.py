@@ -3,8 +3,11 @@
 use_after_free: an access through a freed window, refused at its entry. freed_in_flight: a
 delivery, or another rank's read, on a window that its owner has freed. overwritten_while_read: the
 owner stores over bytes that a get in flight has still to read, or over the source of a put_nbi
-before its delivery. Not modelled: puts of third ranks over the same bytes (the races checker's),
-polls of one integer by get.
+before its delivery. tensor_written_in_flight, tensor_read_in_flight: a plain tensor was touched while
+a put_nbi or get_nbi used it; fabric/tensors.py says what is seen.
+
+Not modelled: puts of third ranks over the same bytes (the races checker's), polls of one integer
+by get.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections.abc import Iterable
 from harness.checkers.failures import first_failure
 from harness.checkers.wording import actor, elements, finding
 from harness.finding import Finding
-from harness.record import DELIVERIES, WRITTEN, Event, Run
+from harness.record import DELIVERIES, WRITTEN, Event, Run, place
 
 _GETS = frozenset(("get_issue", "get_nbi"))
 _TOUCHES = DELIVERIES | {"remote_load"}
@@ -22,7 +25,8 @@ _POLLED_BYTES_MAX = 8
 
 
 class Lifetime:
-    """Kinds: use_after_free, freed_in_flight, overwritten_while_read."""
+    """Kinds: use_after_free, freed_in_flight, overwritten_while_read, tensor_written_in_flight,
+    tensor_read_in_flight."""
 
     name = "lifetime"
 
@@ -38,6 +42,8 @@ class Lifetime:
             found = self._source(run)
         if found is not None:
             yield found
+        elif run.touched:
+            yield _of_tensor(run)
 
     def _freed(self, run: Run) -> Finding | None:
         freed: dict[tuple[int, int], int] = {}
@@ -122,6 +128,33 @@ class Lifetime:
                     ):
                         return self._reuse(run, put, begun, at, store, index)
         return None
+
+
+def _of_tensor(run: Run) -> Finding:
+    """The first write to a plain tensor in flight, else the first read."""
+    first = min(run.touched, key=lambda t: (not t.writes, t.at))
+    seen = [t for t in run.touched if t.number == first.number and t.writes == first.writes]
+    lines = [t for t in seen if t.by]
+    begun = next(i for i, raw in enumerate(run.raw) if raw[7] == first.number)
+    issue = run.events[begun]
+    rank = run.rank_of(issue)
+    version = f"its version counter went from {first.before} to {first.after}"
+    if first.writes and first.before == first.after:
+        version = "its version counter stands still: numpy or native code wrote it, or a view of it"
+    deed = "was written" if first.writes else "was read"
+    needed = "fills" if issue.kind == "get_nbi" else "reads"
+    return finding(
+        Lifetime.name, "tensor_written_in_flight" if first.writes else "tensor_read_in_flight", rank,
+        f"the tensor that {actor(run, issue)} {needed} {deed} {first.stage}",
+        sites=(run.site(issue),),
+        evidence=(
+            f"{actor(run, issue)}, event {begun}, uses the tensor until quiet; it {deed} by event "
+            f"{first.at}",
+            *([version] if first.writes and not first.by else []),
+            *(f"{run.lane_name(t.lane)} called {t.by} at {place(t.code, t.lasti)}" for t in lines[:3]),
+        ),
+        events=(begun,),
+    )
 
 
 def _polled(run: Run, event: Event) -> bool:

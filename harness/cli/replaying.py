@@ -52,7 +52,7 @@ def again(word: str, fabric: str) -> Again:
     """Run what `word` names. Raises UsageError."""
     if corpus.is_token(word):
         plan, scenario = corpus.plan_of_token(word)
-        outcome = run(plan, fabric, scenario=scenario, races=True)
+        outcome = run(plan, fabric, scenario=scenario, races=True, watch=True)
         finding = outcome.findings[0] if outcome.findings else None
         return Again(word, scenario, outcome, finding, finding is not None, "", stale=False)
     path = path_of(word)

@@ -65,6 +65,14 @@ LIKELY: dict[str, tuple[str, str]] = {
         "a rank skips a collective call that the others make",
         "make every rank reach the same collective calls in the same order",
     ),
+    "lifetime/tensor_written_in_flight": (
+        "the program used the tensor again before the operation on it was complete",
+        "quiet before the tensor is written (put_nbi) or touched (get_nbi), or give it a copy",
+    ),
+    "lifetime/tensor_read_in_flight": (
+        "the tensor was read before the get that fills it was complete",
+        "quiet before the tensor is read",
+    ),
     "deadlock/signal_leak": (
         "the call does not take back as many credits as it was given",
         "take back what was awaited, once for each arrival, on every path; or count rounds instead",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import traceback
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from harness.fabric.frames import user_frame
 from harness.fabric.memory import DTYPE_NAME, ITEMSIZE, Buffer, Region
 from harness.fabric.simulated import EVENTS_MAX, Chooser, Lane, Simulation
 from harness.fabric.simulated_rank import RankState, SimulatedRank
+from harness.fabric.tensors import Watching
 from harness.fabric.windows import SharedWindows
 from harness.host import HostProgram, HostWindow, World
 from harness.interpose import Interposer, Operation
@@ -26,7 +28,10 @@ from harness.record import Blocked, Failure, Run, WindowRecord
 
 @dataclass(slots=True)
 class Job:
-    """What a fabric is asked to run. host: called with the world; returns what to observe."""
+    """What a fabric is asked to run. host: called with the world; returns what to observe.
+
+    watch: look at every torch operation for uses of tensors that are in flight.
+    """
 
     ranks: int
     host: Callable[[World], Any]
@@ -34,6 +39,7 @@ class Job:
     schedule: Sequence[Hold | Preempt] = ()
     eager: bool = False
     torn: int = 0
+    watch: bool = False
     device_ids: Sequence[int] | None = None
     chooser: Chooser | None = None
     guide: Callable[[int], int] | None = None
@@ -110,10 +116,14 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
                 )
                 queue = _queue(rank, program, windows, interposer, dispatched[-1])
                 rank._lane = simulation.add_lane(queue, index, worker)
-            simulation.run(when_blocked)
+            with Watching(simulation) if job.watch else contextlib.nullcontext():
+                simulation.run(when_blocked)
+            for lane in simulation.lanes:
+                simulation.end_uses(lane)
     job.derived = simulation.derived
     run = _finish(job, simulation, ranks, windows, world, observed, interposer, blocked)
     run.dispatched = dispatched
+    run.touched = simulation.touched
     drew = simulation.ambient.drew
     simulation.release()
     return run, drew

@@ -22,8 +22,9 @@ import torch
 
 from harness.fabric.lanes import Lane, Waiting
 from harness.fabric.memory import Region
+from harness.fabric.tensors import TensorUse
 from harness.plan import Hold, Preempt
-from harness.record import VALUE_BYTES_MAX
+from harness.record import VALUE_BYTES_MAX, Touched
 
 PIECES_MAX = 8
 
@@ -39,6 +40,7 @@ class InFlight:
     signal: InFlight | None = None
     after: InFlight | None = None
     waiter: Lane | None = None
+    use: TensorUse | None = None  # the plain tensor that it reads or fills
     cuts: tuple[int, ...] = ()  # torn: where its pieces end, relative to `start`; the last is nbytes
     pieces = b""  # torn get: what it has read so far
     done_bytes = 0  # torn: delivered (or read) so far
@@ -75,6 +77,8 @@ class Deliveries(Waiting):
     ) -> None:
         super().__init__(size)
         self.torn = torn
+        self.uses: dict[int, TensorUse] = {}  # plain tensors in flight, by operation
+        self.touched: list[Touched] = []
         self.issued = 0
         self.applied = 0  # deviations that took effect
         self.sources: dict[int, tuple[int, int]] = {}  # by operation: window, byte offset
@@ -119,6 +123,24 @@ class Deliveries(Waiting):
         if op.enabled:
             self._open(op)
 
+    def use(self, op: InFlight, tensor: torch.Tensor, region: Region, *, fills: bool) -> None:
+        """Look after the plain tensor that an operation just issued reads or fills."""
+        op.use = TensorUse(op.number, len(self.events) - 1, tensor, region, fills=fills)
+        self.uses[op.number] = op.use
+        op.lane.uses.append(op.use)
+
+    def _look_at(self, use: TensorUse) -> None:
+        touched = use.look(len(self.events))
+        if touched is not None:
+            self.touched.append(touched)
+
+    def end_uses(self, lane: Lane) -> None:
+        """The lane is quiet, or the run is over: its tensors are in use no more."""
+        for use in lane.uses:
+            self._look_at(use)
+            self.uses.pop(use.number, None)
+        lane.uses.clear()
+
     def _open(self, op: InFlight) -> None:
         """The delivery rules allow `op` from now on: due at once, or held."""
         release = op.release
@@ -150,6 +172,8 @@ class Deliveries(Waiting):
         region = op.target
         start = op.start
         nbytes = op.nbytes
+        if op.use is not None and not op.done_bytes:
+            self._look_at(op.use)
         if op.cuts:
             self._deliver_piece(op)
             return
@@ -223,6 +247,8 @@ class Deliveries(Waiting):
             return
         assert op.local is not None
         region, start, window = op.local
+        if op.use is not None:
+            self._look_at(op.use)
         region.view[start : start + nbytes] = op.data
         lo = start - region.base
         self.events.append(
@@ -252,6 +278,8 @@ class Deliveries(Waiting):
     def _close(self, op: InFlight) -> None:
         """Take a delivered operation out, and open what it stood in front of."""
         op.done = True
+        if op.use is not None:
+            op.use.passed()
         lane = op.lane
         due = self.due
         if due and due[0] is op:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import os
 import sysconfig
-from types import CodeType
+from types import CodeType, FrameType
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARIES = tuple(
     sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
+
+
+def user_frame_of(frame: FrameType | None) -> tuple[CodeType | None, int]:
+    """The innermost of a running program's frames that is neither the harness's nor a library's."""
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not path.startswith(PACKAGE) and not path.startswith(_LIBRARIES):
+            return frame.f_code, frame.f_lasti
+        frame = frame.f_back
+    return None, -1
 
 
 def user_frame(error: BaseException) -> tuple[CodeType | None, int]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.fabric.carrier import Carrier
 from harness.fabric.memory import Region
+from harness.fabric.tensors import TensorUse
 from harness.record import Failure, RawEvent
 
 POLL_OPERATIONS = 64
@@ -34,7 +35,7 @@ class Lane:
     __slots__ = (
         "blocked_on", "carrier", "dying", "enabled", "failure", "fence_mark", "index", "inject",
         "outstanding", "parked", "pending", "program", "rank", "reads", "result", "state", "stopped",
-        "stream", "unwinds", "worker",
+        "stream", "unwinds", "uses", "worker",
     )
 
     def __init__(
@@ -60,6 +61,7 @@ class Lane:
         self.result: Any = None
         self.failure: Failure | None = None
         self.unwinds = 0
+        self.uses: list[TensorUse] = []  # plain tensors in flight
 
 
 class Waiting:

@@ -13,6 +13,7 @@ from harness.fabric.flight import InFlight, digest
 from harness.fabric.lanes import POLL_OPERATIONS, Lane
 from harness.fabric.memory import Handle, Shape, Window, normal_shape
 from harness.fabric.simulated import Simulation
+from harness.fabric.tensors import as_buffer
 from harness.fabric.windows import SharedWindows
 from harness.interpose import Interposer
 from harness.rank import AtomicType, NotifyOp, Source
@@ -103,10 +104,20 @@ class OneSided(EntryChecks):
         self._put(win, peer, value, at, atomic, "remote_store")
 
     def _put_nbi(
-        self, dst: Window, peer: int, src: Handle, at: int, atomic: AtomicType | None
+        self, dst: Window, peer: int, src: Source, at: int, atomic: AtomicType | None
     ) -> None:
-        self._handle_check("put_nbi", src)
-        self._put(dst, peer, src, at, atomic, "put_nbi", late_source=True)
+        held = self._in_use("put_nbi", src)
+        op = self._put(dst, peer, held, at, atomic, "put_nbi", late_source=True)
+        if isinstance(src, torch.Tensor):
+            self._sim.use(op, src, held.mine, fills=False)
+
+    def _in_use(self, operation: str, given: Source) -> Handle:
+        """A handle for memory that an operation uses while it is in flight."""
+        if isinstance(given, torch.Tensor):
+            self._dtype_check(operation, given.dtype)
+            return as_buffer(self._windows, self.index, operation, given)
+        self._handle_check(operation, given)
+        return given
 
     def _put_signal(
         self, dst: Window, peer: int, src: Source, at: int, cell: Window, cell_at: int,
@@ -190,8 +201,11 @@ class OneSided(EntryChecks):
         sim.issue(op, ordered=False)
         return op
 
-    def _get_nbi(self, dst: Handle, peer: int, src: Window, at: int) -> None:
-        self._read("get_nbi", dst, peer, src, at)
+    def _get_nbi(self, dst: Source, peer: int, src: Window, at: int) -> None:
+        held = self._in_use("get_nbi", dst)
+        op = self._read("get_nbi", held, peer, src, at)
+        if isinstance(dst, torch.Tensor):
+            self._sim.use(op, dst, held.mine, fills=True)
 
     def _get(self, dst: Handle, peer: int, src: Window, at: int) -> None:
         code, lasti = self._code, self._lasti

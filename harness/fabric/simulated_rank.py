@@ -252,6 +252,8 @@ class SimulatedRank(OneSided):
         self._sim.point(lane)
         lane.blocked_on = None
         self._plain("quiet")
+        if lane.uses:
+            self._sim.end_uses(lane)
 
     def _meet(
         self, key: Any, kind: str, window: int, members: tuple[int, ...], needed: int = 0

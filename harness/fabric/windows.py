@@ -20,6 +20,7 @@ class SharedWindows:
         self.size = size
         self.regions: list[Sequence[Any]] = []
         self.names: list[tuple[str, str, tuple[int, ...], torch.dtype]] = []
+        self.by_tensor: dict[tuple[int, int, int, torch.dtype], int] = {}  # plain tensors in use
         self.by_call: dict[tuple[tuple[int, ...], str, int], int] = {}
 
     def add(

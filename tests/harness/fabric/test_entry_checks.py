@@ -165,9 +165,9 @@ def test_a_tensor_is_no_memory_of_the_fabric(go, operation):
 @pytest.mark.parametrize(
     ("case", "operation"),
     [
-        (lambda w: w.rank.put_nbi(w.data, 0, w.tensor), "put_nbi"),
+        (lambda w: w.rank.put_nbi(w.data, 0, [1.0]), "put_nbi"),
         (lambda w: w.rank.get(w.tensor, 0, w.data), "get"),
-        (lambda w: w.rank.get_nbi(w.tensor, 0, w.data), "get_nbi"),
+        (lambda w: w.rank.get_nbi(3.0, 0, w.data), "get_nbi"),
     ],
 )
 def test_what_stays_in_use_must_be_tracked_memory(go, case, operation):
