@@ -37,15 +37,20 @@ replace = msgspec.structs.replace
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What `--until` waits for: `checker/kind`, `checker` or `kind`, and optionally a rank."""
+    """What `--until` waits for: `checker/kind`, `checker` or `kind`, and optionally a rank.
+
+    without: a checker whose findings count for nothing.
+    """
 
     name: str = ""
     rank: int | None = None
+    without: str = ""
 
     def meets(self, finding: Finding) -> bool:
         """Whether the finding is the one waited for."""
         named = self.name in ("", finding.name, finding.checker, finding.kind)
-        return named and self.rank in (None, finding.rank)
+        heard = finding.checker != self.without
+        return named and heard and self.rank in (None, finding.rank)
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,6 +215,14 @@ def bench(
     return run_bench(names or [], full=full, json=json)
 
 
+@app.command(epilog="Exit codes: 0 every checker is needed, 1 one is not or a mutant escaped.")
+def selftest(*, json: Json = False) -> int:
+    """Show that every checker can fail: what each alone catches, and what survives without it."""
+    from harness.cli.selftest import run_selftest
+
+    return run_selftest(json=json)
+
+
 @seeds_app.command("list")
 def seeds_list(*, folder: Folder = SEEDS, json: Json = False) -> int:
     """List the seeds with their status and finding."""

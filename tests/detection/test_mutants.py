@@ -61,7 +61,7 @@ def plan_of(scenario: Scenario, mutant: Mutant | None, ranks: int, schedule=()) 
 
 def searched(scenario: Scenario, mutant: Mutant, ranks: int) -> Iterator[Outcome]:
     """The default run, all operations held, each of them held, then some preempted runs."""
-    default = run(plan_of(scenario, mutant, ranks))
+    default = run(plan_of(scenario, mutant, ranks), races=mutant.expects.startswith("races/"))
     yield default
     held = [Hold(op) for op in range(default.run.operations)]
     schedules = [held, *([hold] for hold in held)]

@@ -1,0 +1,1 @@
+"""One mutant a checker."""
