@@ -10,11 +10,14 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-NAMES = ("events", "hypothesis", "allreduce", "flat", "detection", "false_alarms", "shrinking", "replay")
+NAMES = (
+    "events", "hypothesis", "allreduce", "flat", "races", "detection", "false_alarms", "shrinking",
+    "replay",
+)
 
 _MODULES = {
     "events": "events", "hypothesis": "events", "allreduce": "events", "flat": "events",
-    "detection": "detection", "false_alarms": "false_alarms", "shrinking": "shrinking",
+    "races": "races", "detection": "detection", "false_alarms": "false_alarms", "shrinking": "shrinking",
     "replay": "replay",
 }
 

@@ -180,16 +180,16 @@ class _Pair:
     def _follows(self, told: Event) -> bool:
         """Whether whoever sees the notify `told` knows that `before` is complete."""
         write = self.conflicts.steps.writes.get(told.number)
-        return write is not None and bool(write.clock[1] >> self.before.op & 1)
+        return write is not None and write.clock[1].has(self.before.op)
 
     def _by_count(self) -> bool:
         """Whether in this run the later one's rank did hear of it, by notifies that need not come."""
-        lanes, mask = self.conflicts.clocks.at(
+        lanes, done = self.conflicts.clocks.at(
             self.after.lane, self._begun(self.after), roughly=True
         )
         if self.before.op < 0:
             return lanes[self.before.lane] >= self.before.at
-        return bool(mask >> self.before.op & 1)
+        return done.has(self.before.op)
 
     def _last_wait(self) -> str:
         begun = self._begun(self.after)

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 
 from harness.races.joins import Clock, Lanes, guaranteed, joined, shared
+from harness.races.known import NOTHING, Known, span_of
 
 
 class Write:
@@ -29,22 +30,21 @@ class Write:
     clock: what whoever sees it knows. asked: whether its clock was used before its own turn.
     """
 
-    __slots__ = ("adds", "asked", "at", "bit", "clock", "delivered", "issuer", "op", "value")
+    __slots__ = ("adds", "asked", "at", "clock", "delivered", "issuer", "op", "value")
 
     def __init__(self, issuer: int, at: int, op: int, value: int | None, *, adds: bool) -> None:
         self.issuer = issuer
         self.at = at
         self.op = op
-        self.bit = 1 << op if op >= 0 else 0
         self.value = value
         self.adds = adds
-        self.clock: Clock = ((), 0)
+        self.clock: Clock = ((), NOTHING)
         self.delivered = at if op < 0 else -1
         self.asked = False
 
-    def known(self, lanes: Lanes, mask: int) -> bool:
+    def known(self, lanes: Lanes, done: Known) -> bool:
         """Whether a clock covers its arrival."""
-        return bool(mask & self.bit) if self.bit else lanes[self.issuer] >= self.at
+        return done.has(self.op) if self.op >= 0 else lanes[self.issuer] >= self.at
 
     def satisfies(self, value: int, *, reached: bool) -> bool:
         """Whether the cell, holding just this value, ends a wait for `value`."""
@@ -54,12 +54,12 @@ class Write:
 class Reading:
     """How far one reader has come with a cell: its own settled past, which only grows."""
 
-    __slots__ = ("absorbed", "absorbed_mask", "base", "heads", "live", "seen")
+    __slots__ = ("absorbed", "absorbed_ops", "base", "heads", "live", "seen")
 
     def __init__(self, initial: int) -> None:
         self.base = initial
         self.absorbed = 0  # amounts of writes that need not have come, but tell nothing new
-        self.absorbed_mask = 0
+        self.absorbed_ops: list[int] = []
         self.heads: dict[int, int] = {}  # counters: by issuer, the first write not settled
         self.live: list[Write] = []  # sets: past writes that are not overwritten
         self.seen = 0  # sets: how many of the cell's writes were looked at
@@ -134,6 +134,8 @@ class Cell:
             )
         sign = 1
         if need <= 0:
+            if need == 0 and reading.absorbed_ops and not self._others(reading, reader, at):
+                return self._all_came(reading, clock)
             if reached or need == 0:
                 return None
             sign, need = -1, -need
@@ -149,31 +151,42 @@ class Cell:
                     if total >= need:
                         break  # no choice needs more of them than this one and those before it
                     total += amount
-        if sum(amounts) == need and reading.absorbed_mask and sign > 0:
-            reading.base += reading.absorbed  # all are needed, so all have come
-            clocks.append((clock[0], clock[1] | reading.absorbed_mask))
-            reading.absorbed = reading.absorbed_mask = 0
-            return joined(clocks)
+        if sum(amounts) == need and reading.absorbed_ops and sign > 0:
+            return joined((*clocks, self._all_came(reading, clock)))
         found = guaranteed(clocks, amounts, need, exact=not reached) if clocks else None
         return self._everything(at) if found is None else found
 
+    @staticmethod
+    def _all_came(reading: Reading, clock: Clock) -> Clock:
+        """All absorbed writes are needed, so they have come; the clock that knows it."""
+        found = clock[0], clock[1].plus(span_of(reading.absorbed_ops))
+        reading.base += reading.absorbed
+        reading.absorbed, reading.absorbed_ops = 0, []
+        return found
+
+    def _others(self, reading: Reading, reader: int, at: int) -> bool:
+        """Whether a write that is not settled may have come in place of one that is absorbed."""
+        return any(
+            write.value for issuer in self.queues for write in self._open(reading, issuer, reader, at)
+        )
+
     def _settle(self, reading: Reading, at: int, clock: Clock) -> None:
         """Count what has certainly come, and what would tell the reader nothing new."""
-        lanes, mask = clock
+        lanes, done = clock
         for issuer, queue in self.queues.items():
             head = start = reading.heads.get(issuer, 0)
             while head < len(queue) and queue[head].at < at:
                 write = queue[head]
                 amount = write.value or 0
-                if mask & write.bit:
+                if done.has(write.op):
                     reading.base += amount
                 elif (
                     amount > 0 and write.at <= lanes[issuer]
-                    and not write.clock[1] & ~(mask | write.bit)
+                    and done.covers(write.clock[1], write.op)
                     and all(a <= b for a, b in zip(write.clock[0], lanes, strict=True))
                 ):
                     reading.absorbed += amount
-                    reading.absorbed_mask |= write.bit
+                    reading.absorbed_ops.append(write.op)
                 else:
                     break
                 head += 1

@@ -1,7 +1,7 @@
 """Clocks of a finished run: what each lane and each operation in flight knows, in every schedule.
 
-Model. The clock of a lane says of every lane up to which event it is known, and has a bit for every
-one-sided operation (a fiber of its own) that is known to be complete:
+Model. The clock of a lane says of every lane up to which event it is known, and holds the one-sided
+operations (each a fiber of its own) that are known to be complete:
 
     issue      an operation knows what its lane knew, and what the program orders before it (steps.py);
                whoever sees a notify knows what the notify knows
@@ -18,9 +18,12 @@ ahead of its turn has changed. What is left holds on every schedule that takes t
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from harness.races.cells import Cell, Write
 from harness.races.joins import Clock, Lanes, joined
-from harness.races.steps import Steps
+from harness.races.known import NOTHING, Span, cut, joined_spans
+from harness.races.steps import Send, Steps
 
 PASSES_MAX = 12
 
@@ -32,6 +35,7 @@ class Clocks:
         self.steps = steps
         self.size = len(steps.run.lanes)
         self.passes = 1
+        self._ops: dict[int, Clock] = {}  # of those that write to cells
         self.changes = self.plain = self._pass(first=True)
         if any(step.kind == "read" for step in steps.steps):
             again = True
@@ -48,17 +52,23 @@ class Clocks:
         changes = self.plain if roughly else self.changes
         raw = self.steps.run.raw
         last = max((at for at in changes if at <= event and raw[at][0] == lane), default=None)
-        return ((-1,) * self.size, 0) if last is None else changes[last]
+        return ((-1,) * self.size, NOTHING) if last is None else changes[last]
 
     def _pass(self, *, first: bool) -> dict[int, Clock]:
-        clocks: list[Clock] = [((-1,) * self.size, 0)] * self.size
+        clocks: list[Clock] = [((-1,) * self.size, NOTHING)] * self.size
+        writes = self.steps.writes
+        behind: dict[int, Behind] = defaultdict(Behind)
         changes: dict[int, Clock] = {}
         arrived: dict[object, list[Clock]] = {}
         met: dict[object, Clock] = {}
         unheard: dict[int, list[tuple[Write, Cell]]] = {}
         for kind, at, lane, what in self.steps.steps:
-            if kind == "issue":
-                self._issue(at, lane, clocks[lane], what, first=first)
+            if kind == "send":
+                before = behind[what.pair].next(what, clocks[lane][1].base)
+                if what.number in writes:
+                    self._ops[what.number] = sent(at, lane, clocks[lane], what, before)
+            elif kind == "issue":
+                self._issue(at, lane, clocks[lane], what[0], first=first)
                 if first:
                     write, cell = what
                     if write.op < 0:
@@ -66,16 +76,17 @@ class Clocks:
                     else:
                         unheard.setdefault(write.op, []).append(what)
             elif kind == "done":
-                lanes, mask = clocks[lane]
-                if mask | what != mask:
-                    clocks[lane] = changes[at] = lanes, mask | what
+                lanes, done = clocks[lane]
+                more = done.plus(what)
+                if more is not done:
+                    clocks[lane] = changes[at] = lanes, more
             elif kind == "read":
                 cell, value, reached = what
                 if first:
                     found = cell.delivered
                 else:
-                    lanes, mask = clocks[lane]
-                    now = known_at(lanes, lane, at), mask
+                    lanes, done = clocks[lane]
+                    now = known_at(lanes, lane, at), done
                     found = cell.acquired(lane, at, now, value, reached=reached)
                 if found is not None:
                     clocks[lane] = changes[at] = joined((clocks[lane], found))
@@ -83,25 +94,55 @@ class Clocks:
                 for write, cell in unheard.pop(what, ()):
                     cell.deliver(write)
             elif kind == "arrive":
-                lanes, mask = clocks[lane]
-                arrived.setdefault(what, []).append((known_at(lanes, lane, at), mask))
+                lanes, done = clocks[lane]
+                arrived.setdefault(what, []).append((known_at(lanes, lane, at), done))
             else:
                 if what not in met:
                     met[what] = joined(arrived[what])
                 clocks[lane] = changes[at] = joined((clocks[lane], met[what]))
         return changes
 
-    def _issue(
-        self, at: int, lane: int, clock: Clock, what: tuple[Write, Cell], *, first: bool
-    ) -> None:
+    def _issue(self, at: int, lane: int, clock: Clock, write: Write, *, first: bool) -> None:
         """What whoever sees this write to a cell knows."""
-        write, _ = what
-        lanes, mask = clock
-        fixed = self.steps.fixed[write.op] if write.op >= 0 else 0
-        new = known_at(lanes, lane, at), mask | fixed
+        new = self._ops[write.op] if write.op >= 0 else (known_at(clock[0], lane, at), clock[1])
         if not first and write.asked and write.clock != new:
             self._again = True
         write.clock = new
+
+
+class Behind:
+    """One lane's puts and notifies to one target: those before its last fence, and those since. What
+    the lane knows anyway is forgotten."""
+
+    __slots__ = ("_before", "_fences", "_since")
+
+    def __init__(self) -> None:
+        self._fences = 0
+        self._before: Span = (0, 0)
+        self._since: Span = (0, 0)
+
+    def next(self, send: Send, base: int) -> Span:
+        """Note an operation; returns those that are delivered before it. base: of what its lane knows."""
+        if self._fences != send.fences:
+            self._fences = send.fences
+            self._before = joined_spans(self._before, self._since)
+            self._since = (0, 0)
+        if self._before[1]:
+            self._before = cut(self._before, base)
+        offset, bits = cut(self._since, base) if self._since[1] else (send.number, 0)
+        self._since = offset, bits | 1 << (send.number - offset)
+        return self._before
+
+
+def sent(at: int, lane: int, clock: Clock, send: Send, before: Span) -> Clock:
+    """What whoever sees an operation complete knows: what its lane knew, and what the program orders
+    before it."""
+    lanes, done = clock
+    number = send.number
+    done = done.plus((number - 1, 3) if send.signal else (number, 1))
+    if before[1]:
+        done = done.plus(before)
+    return known_at(lanes, lane, at), done
 
 
 def known_at(lanes: Lanes, lane: int, at: int) -> Lanes:

@@ -11,8 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from harness.races.clocks import Clocks, known_at
+from harness.races.clocks import Behind, Clocks, sent
 from harness.races.joins import Clock
+from harness.races.known import NONE, NOTHING
 from harness.races.shadow import Access, Memory
 from harness.races.steps import FLAG_DTYPE, GETS, PUTS, Steps
 from harness.record import DELIVERIES, FETCHED, WRITTEN, RawEvent, Run
@@ -46,10 +47,11 @@ class Conflicts:
         }
 
     def __iter__(self) -> Iterator[Conflict]:
-        blank: Clock = ((-1,) * len(self.run.lanes), 0)
+        blank: Clock = ((-1,) * len(self.run.lanes), NOTHING)
         now = [blank] * len(self.run.lanes)
         changes, polls = self.clocks.changes, self.steps.polls
         flying: dict[int, Clock] = {}  # by operation
+        behind: dict[int, Behind] = defaultdict(Behind)
         for at, event in enumerate(self.run.raw):
             lane, kind = event[0], event[1]
             if kind in DELIVERIES:
@@ -65,21 +67,22 @@ class Conflicts:
                     access = Access(at, lane, -1, _ONE[kind], event[2], event[3], event[4], event[5])
                     yield from self._touch(access, now[lane])
             elif kind in _ISSUES:
-                flying[event[7]] = self._issued(at, event, now[lane])
+                send = self.steps.sends[event[7]]
+                before = NONE if send.pair < 0 else behind[send.pair].next(send, now[lane][1].base)
+                flying[event[7]] = sent(at, lane, now[lane], send, before)
+                self._note_kind(event)
                 if kind != "put_nbi" and event[7] in self.run.sources:
                     access = self._source(at, lane, event[7], event[5] - event[4])
                     yield from self._touch(access._replace(op=-1), now[lane])
 
-    def _issued(self, at: int, event: RawEvent, clock: Clock) -> Clock:
-        """The clock of an operation that a lane with `clock` issues."""
+    def _note_kind(self, event: RawEvent) -> None:
+        """What kind of write an operation is."""
         number, value = event[7], event[6]
         if event[1] in ("notify", "signal"):
             self._atomic[number] = ("set" if type(value) is tuple else "add", FLAG_DTYPE)
         elif type(value) is tuple:
             dtype = self._dtypes[event[2]]
             self._atomic[number] = ("add", FLAG_DTYPE if dtype == "uint8" else dtype)
-        lanes, mask = clock
-        return known_at(lanes, event[0], at), mask | self.steps.fixed[number]
 
     def _source(self, at: int, lane: int, number: int, nbytes: int) -> Access:
         """The read of a put's source."""
@@ -104,12 +107,12 @@ class Conflicts:
     def _touch(self, access: Access, clock: Clock) -> Iterator[Conflict]:
         lane = access.lane if access.op < 0 else -1
         number = access.op
-        lanes, mask = clock
+        lanes, done = clock
 
         def covered(other: Access) -> bool:
             if other.op < 0:
                 return other.lane == lane or lanes[other.lane] >= other.at
-            return other.op == number or bool(mask >> other.op & 1)
+            return other.op == number or done.has(other.op)
 
         rank = SHARED if access.window in self._shared else access.rank
         memory = self._memories[access.window, rank]

@@ -6,9 +6,9 @@ order statistic: with equal amounts the k-th smallest value of the component, k 
 This is exact for each component as long as any notifies may be the first ones; choices that the
 program's own order rules out need no care, as a notify knows what those before it know.
 
-A clock has two parts: `lanes`, the last event of every lane that is known, and `mask`, a bit for every
-one-sided operation that is known to be complete. Values of a mask are 0 and 1, so the k-th smallest
-of a bit is 1 where fewer than k notifies lack it. Source: algorithms.md section 5.
+A clock has two parts: `lanes`, the last event of every lane that is known, and the set of the one-sided
+operations that are known to be complete (known.py). An operation is in it or not, so the k-th smallest
+is "in" where fewer than k notifies lack it. Source: algorithms.md section 5.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import and_, or_
 
+from harness.races.known import Known
+
 Lanes = tuple[int, ...]
-Clock = tuple[Lanes, int]
+Clock = tuple[Lanes, Known]
 
 
 def joined(clocks: Sequence[Clock]) -> Clock:
@@ -53,7 +55,9 @@ def guaranteed(
     lanes = tuple(
         sorted(column)[count - 1] for column in zip(*(clock[0] for clock in clocks), strict=True)
     )
-    return lanes, _in_all_but([clock[1] for clock in clocks], count - 1)
+    base = min(clock[1].base for clock in clocks)
+    masks = [clock[1].above(base) for clock in clocks]
+    return lanes, Known(base, _in_all_but(masks, count - 1))
 
 
 def _in_all_but(masks: list[int], few: int) -> int:
@@ -88,15 +92,17 @@ def _weighted(
             if _reaches([amount for _, amount in order[:k]], need, exact=exact)
         )
         lanes.append(order[taken - 1][0])
-    mask = 0
-    union = reduce(or_, (clock[1] for clock in clocks))
+    base = min(clock[1].base for clock in clocks)
+    masks = [clock[1].above(base) for clock in clocks]
+    found = 0
+    union = reduce(or_, masks)
     while union:
         bit = union & -union
         union ^= bit
-        without = [a for clock, a in zip(clocks, amounts, strict=True) if not clock[1] & bit]
+        without = [a for mask, a in zip(masks, amounts, strict=True) if not mask & bit]
         if not _reaches(without, need, exact=exact):
-            mask |= bit
-    return tuple(lanes), mask
+            found |= bit
+    return tuple(lanes), Known(base, found)
 
 
 def _reaches(amounts: Iterable[int], need: int, *, exact: bool) -> bool:

@@ -1,7 +1,7 @@
 """The record of a run, read once: the steps that change clocks, and what is the same in every pass.
 
-What an operation knows by the program alone, without any clock: its own bit, the data of its
-put_signal, and, behind a fence, all that its rank put to the same target before (`fixed`).
+What an operation knows by the program alone, without any clock: that it is itself complete, the data
+of its put_signal, and, behind a fence, all that its lane put to the same target before (`sends`).
 
 Cells are elements that a notify or wait names. So are single int32 elements of windows that are read
 alone and written remotely only alone: flags. A read of one cell alone is a poll: it acquires what its
@@ -22,6 +22,7 @@ from collections import defaultdict
 from typing import Any, NamedTuple
 
 from harness.races.cells import Cell, Write
+from harness.races.known import span_of
 from harness.record import RawEvent, Run
 
 CELL_BYTES = 4
@@ -38,34 +39,41 @@ Key = tuple[int, int, int]  # window, rank, byte offset
 class Step(NamedTuple):
     """One step of a pass: what, at which event, of which lane, with what."""
 
-    kind: str  # issue, done, arrive, meet, read, deliver
+    kind: str  # send, issue, done, arrive, meet, read, deliver
     at: int
     lane: int
     what: Any
 
 
+class Send(NamedTuple):
+    """What the program orders before an operation. pair: its issuer and target (-1: a get, ordered by
+    nothing). fences: of its issuer so far. signal: it follows the operation before it, its data."""
+
+    number: int
+    pair: int
+    fences: int
+    signal: bool
+
+
 class Steps:
     """The steps of a run, its cells, and its operations by number.
 
-    fixed: by operation, what it knows by the program alone. begun, issuers: the event of its issue
-    and its lane. writes: what it does to a cell.
+    begun, issuers: by operation, the event of its issue and its lane. writes: what it does to a cell.
     """
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.steps: list[Step] = []
         self.cells: dict[Key, Cell] = {}
-        self.fixed: list[int] = []
+        self.sends: list[Send] = []
         self.issuers: list[int] = []
         self.begun: list[int] = []  # by operation: the event of its issue
         self.polls: set[int] = set()  # events that read one cell alone
         self.late: set[int] = set()  # operations that read their source in flight
         self.writes: dict[int, Write] = {}  # to cells, by operation
         count = len(run.lanes)
-        self._own = [0] * count
+        self._own: list[list[int]] = [[] for _ in range(count)]  # issued since the last quiet
         self._fences = [0] * count
-        self._put: dict[int, int] = defaultdict(int)  # by issuer and target: bits put so far
-        self._fenced: dict[int, tuple[int, int]] = {}  # by the same: as of which fence, which bits
         self._met: dict[object, int] = defaultdict(int)  # rendezvous so far, by rank and group
         self._meeting: list[object] = [None] * count  # by lane: the one it arrived at last
         self._getting: list[dict[int, Step | None]] = [{} for _ in range(count)]
@@ -141,10 +149,7 @@ class Steps:
         if kind in PUTS or kind in ("notify", "signal"):
             self._issue(index, event)
         elif kind in GETS:
-            self.fixed.append(1 << number)
-            self.issuers.append(lane)
-            self.begun.append(index)
-            self._own[lane] |= 1 << number
+            self._sent(index, lane, Send(number, -1, 0, signal=False), ordered=False)
             self._getting[lane][number] = None
         elif kind == "deliver":
             write = self.writes.get(number)
@@ -174,16 +179,8 @@ class Steps:
     def _issue(self, index: int, event: RawEvent) -> None:
         lane, kind, window, peer, lo, _, value, number = event[:8]
         pair = lane * self.run.ranks + peer
-        stamp, before = self._fenced.get(pair, (0, 0))
-        if stamp != self._fences[lane]:
-            before = self._put[pair]
-            self._fenced[pair] = self._fences[lane], before
-        bit = 1 << number
-        self.fixed.append(before | bit | (bit >> 1 if kind == "signal" else 0))
-        self.issuers.append(lane)
-        self.begun.append(index)
-        self._put[pair] |= bit
-        self._own[lane] |= bit
+        send = Send(number, pair, self._fences[lane], kind == "signal")
+        self._sent(index, lane, send, ordered=True)
         adds = not isinstance(value, tuple) or value[0] == "add"
         if kind in PUTS:
             if kind == "put_nbi":
@@ -196,6 +193,14 @@ class Steps:
             amount = value if adds else value[1]
             cell = self.cells[window, peer, lo]
             self._cell_write(index, Write(lane, index, number, amount, adds=adds), cell)
+
+    def _sent(self, index: int, lane: int, send: Send, *, ordered: bool) -> None:
+        self.sends.append(send)
+        self.issuers.append(lane)
+        self.begun.append(index)
+        self._own[lane].append(send.number)
+        if ordered:
+            self.steps.append(Step("send", index, lane, send))
 
     def _cell_write(self, index: int, write: Write, cell: Cell) -> None:
         cell.add(write)
@@ -229,12 +234,13 @@ class Steps:
         """A quiet completes all of its lane's operations, a get its own."""
         getting = self._getting[lane]
         if kind == "quiet":
-            bits, polled = self._own[lane], list(getting.values())
+            done, polled = span_of(self._own[lane]), list(getting.values())
+            self._own[lane].clear()
             getting.clear()
         else:
             number = max(getting)
-            bits, polled = 1 << number, [getting.pop(number)]
-        self.steps.append(Step("done", index, lane, bits))
+            done, polled = (number, 1), [getting.pop(number)]
+        self.steps.append(Step("done", index, lane, done))
         for step in polled:
             if step is not None:
                 self.steps.append(step._replace(at=index))

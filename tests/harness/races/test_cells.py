@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from harness.races.cells import Cell, Write
+from harness.races.known import Known
 
-NOTHING = ((100, -1, -1), 0)
+NOTHING = ((100, -1, -1), Known())
 
 
 def cell_of(*writes):
@@ -12,7 +13,7 @@ def cell_of(*writes):
     cell = Cell()
     for issuer, at, op, value, adds, lanes, mask in writes:
         write = Write(issuer, at, op, value, adds=adds)
-        write.clock = (lanes, mask)
+        write.clock = (lanes, Known(0, mask))
         write.delivered = at + 1 if op >= 0 else at
         cell.add(write)
     cell.restart()
@@ -28,7 +29,8 @@ def put_set(issuer, at, op, lanes, value, mask=0):
 
 
 def acquired(cell, value, clock=NOTHING, reached=True):
-    return cell.acquired(0, 100, clock, value, reached=reached)
+    found = cell.acquired(0, 100, clock, value, reached=reached)
+    return None if found is None else (found[0], found[1].above(0))
 
 
 def test_all_are_needed():
@@ -52,7 +54,7 @@ def test_what_comes_only_after_the_wait_does_not_count():
 def test_known_decrements_raise_what_is_needed():
     arrivals = add(1, 5, 0, (0, 5, 1)), add(2, 6, 1, (0, 2, 6))
     cleared = (0, 50, 2, -1, True, (50, -1, -1), 0b101)
-    known = ((100, -1, -1), 0b100)
+    known = ((100, -1, -1), Known(0, 0b100))
     assert acquired(cell_of(*arrivals, cleared), 1, known) == ((0, 5, 6), 0b11)
     assert acquired(cell_of(*arrivals, cleared), 1) == ((0, 2, 1), 0), "it may come late"
 
@@ -61,7 +63,7 @@ def test_a_reset_drops_what_it_covers():
     arrival = add(1, 5, 0, (0, 5, 1))
     reset = (0, 50, -1, 0, False, (50, 5, 1), 0b1)
     again = add(1, 70, 1, (40, 70, 1), mask=0b1)
-    known = ((100, 5, 1), 0b1)
+    known = ((100, 5, 1), Known(0, 0b1))
     assert acquired(cell_of(arrival, reset, again), 1, known) == ((40, 70, 1), 0b11)
 
 
@@ -76,7 +78,7 @@ def test_any_set_that_satisfies_may_be_the_one():
 def test_a_value_that_is_there_already_tells_nothing():
     cell = cell_of(add(1, 5, 0, (0, 5, 1)))
     assert acquired(cell, 0) is None
-    assert acquired(cell, 1, ((100, 5, 1), 0b1)) is None
+    assert acquired(cell, 1, ((100, 5, 1), Known(0, 0b1))) is None
 
 
 def test_settled_writes_are_looked_at_once():

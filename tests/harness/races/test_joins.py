@@ -8,8 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.races.joins import guaranteed, joined, shared
+from harness.races.known import Known
 
-clocks = st.tuples(st.tuples(st.integers(0, 5), st.integers(0, 5)), st.integers(0, 15))
+clocks = st.tuples(
+    st.tuples(st.integers(0, 5), st.integers(0, 5)),
+    st.builds(Known, st.integers(0, 3), st.integers(0, 15)),
+)
 
 
 def by_definition(known, amounts, need, exact):
@@ -34,6 +38,6 @@ def test_it_is_what_every_choice_knows(data, need, exact, equal):
 
 
 def test_no_choice_brings_the_sum():
-    assert guaranteed([((1,), 1)], [2], 3) is None
-    assert guaranteed([((1,), 1), ((2,), 2)], [2, 2], 3, exact=True) is None
+    assert guaranteed([((1,), Known(1))], [2], 3) is None
+    assert guaranteed([((1,), Known(1)), ((2,), Known(2))], [2, 2], 3, exact=True) is None
     assert guaranteed([], [], 1) is None

@@ -34,20 +34,6 @@ def test_single_int32_elements_that_are_put_alone_are_flags(go):
     ]
 
 
-def test_fences_order_one_target_and_a_signal_its_own_data(go):
-    def program(rank):
-        data, cells = rank.window("data", 4, F32), rank.window("c", 1, INT)
-        if rank.index == 0:
-            rank.put(data, 1, torch.zeros(1))  # 0
-            rank.put(data, 2, torch.zeros(1))  # 1
-            rank.fence()
-            rank.notify(cells, 1, 0, 1)  # 2
-            rank.put_signal(data, 1, torch.zeros(1), 1, cells, 0, 1)  # 3 and its signal 4
-            rank.get(rank.buffer(1, F32), 1, data)  # 5
-
-    assert Steps(go(program, 3)).fixed == [0b1, 0b10, 0b101, 0b1001, 0b11001, 0b100000]
-
-
 def test_a_cell_starts_at_what_the_record_tells(go):
     def program(rank):
         cells = rank.window("c", 2, INT, init="poison")
