@@ -56,7 +56,8 @@ class Signals:
         size, me = self.run.ranks, blocked.rank
         samples: dict[int, set[int]] = {}
         notifiers: set[int] = set()
-        to_itself = size == 1 or len(self.run.lanes_of(me)) > 1
+        to_itself = size == 1 or (not own and len(self.run.lanes_of(me)) > 1)
+        members = sorted(self.run.names[blocked.window].regions)  # of the window's group
         for cell in self.cells.in_window(blocked.window):
             issuers = set(cell.counts())
             notifiers |= issuers
@@ -77,7 +78,7 @@ class Signals:
                 return sorted(guess)
         if own and len(own) == 1 and all(len(issuers) == 1 for issuers in samples.values()):
             return sorted(own)
-        return [rank for rank in range(size) if rank != me or to_itself]
+        return [rank for rank in members if rank != me or to_itself]
 
     def direct(self, blocked: Blocked, debt: Debt) -> Direct | None:
         """Kind, reason, rank and events where the record itself shows what went wrong."""
