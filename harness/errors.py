@@ -86,6 +86,10 @@ class WrongGroup(OperationError):
     """A group that is none: ranks outside the world, twice, or without the caller."""
 
 
+class WrongArgument(OperationError):
+    """An offset that is no int, or a mode that the operation does not have."""
+
+
 class WrongHandle(OperationError):
     """A window where a tensor is due, or the reverse."""
 

@@ -7,6 +7,7 @@ common case inline and come here for the error, because a check costs as much as
 from __future__ import annotations
 
 from ctypes import string_at
+from enum import IntEnum
 from operator import index
 from typing import Any, NoReturn
 
@@ -17,6 +18,7 @@ from harness.errors import (
     NonContiguous,
     OutOfBounds,
     UseAfterFree,
+    WrongArgument,
     WrongDtype,
     WrongGroup,
     WrongHandle,
@@ -50,6 +52,45 @@ class EntryChecks(Rank):
             f"rank {self.index}: {operation} to peer {peer} in {win!r}; its group has the ranks "
             f"{', '.join(map(str, members))} (peers are numbered in the world)"
         )
+
+    def _offset(self, operation: str, at: Any, handle: Any = None) -> int:
+        """`at` as an int. Raises WrongArgument."""
+        try:
+            return index(at)
+        except TypeError:
+            hint = ""
+            shape = getattr(handle, "shape", ())
+            if isinstance(at, tuple | list) and len(at) == len(shape) and all(
+                isinstance(one, int) for one in at
+            ):
+                flat = 0
+                for one, extent in zip(at, shape, strict=True):
+                    flat = flat * extent + one
+                hint = f"; in shape {list(shape)} that is {flat}"
+            raise WrongArgument(
+                f"rank {self.index}: {operation} at {_short(at)}; an offset is one int that counts "
+                f"elements{hint}"
+            ) from None
+
+    def _peer(self, operation: str, peer: Any) -> int:
+        """`peer` as an int. Raises WrongPeer."""
+        try:
+            return index(peer)
+        except TypeError:
+            raise WrongPeer(
+                f"rank {self.index}: {operation} to peer {_short(peer)}; peers are "
+                f"0..{self.size - 1}"
+            ) from None
+
+    def _mode(self, operation: str, name: str, given: Any, modes: type[IntEnum]) -> Any:
+        """One of `modes`. Raises WrongArgument."""
+        try:
+            return modes(given)
+        except ValueError:
+            allowed = " or ".join(f"{modes.__name__}.{mode.name}" for mode in modes)
+            raise WrongArgument(
+                f"rank {self.index}: {operation} with {name}={_short(given)}; choose {allowed}"
+            ) from None
 
     def _members(self, operation: str, group: Group | None) -> tuple[int, ...]:
         """The ranks of a group in order; () for the whole world. Raises WrongGroup."""

@@ -43,7 +43,14 @@ from typing import Any, NoReturn
 
 import torch
 
-from harness.errors import Misaligned, OutOfBounds, WrongDtype, WrongHandle, WrongShape
+from harness.errors import (
+    Misaligned,
+    OutOfBounds,
+    WrongArgument,
+    WrongDtype,
+    WrongHandle,
+    WrongShape,
+)
 
 GUARD_BYTES = 64
 SMALL_BYTES_MAX = 1 << 20
@@ -214,7 +221,12 @@ class Handle:
         view ends behind the memory.
         """
         dims = normal_shape(shape, f"view of {self!r}", self.rank)
-        offset = self.offset + byte_offset
+        try:
+            offset = self.offset + index(byte_offset)
+        except TypeError:
+            raise WrongArgument(
+                f"rank {self.rank}: view of {self!r} at byte offset {byte_offset!r}; an int is due"
+            ) from None
         size = ITEMSIZE[dtype]
         if offset % size:
             raise Misaligned(

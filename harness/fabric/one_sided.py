@@ -52,6 +52,10 @@ class OneSided(EntryChecks):
         operation: str = "put", *, late_source: bool = False,
     ) -> InFlight:
         """Check, announce and issue a put or another operation that is delivered like one."""
+        if type(peer) is not int:
+            peer = self._peer(operation, peer)
+        if type(at) is not int:
+            at = self._offset(operation, at, dst)
         if type(dst) is not Window or not 0 <= peer < self.size or dst.mine.freed:
             self._window_check(operation, dst, peer)
         if isinstance(src, Handle):
@@ -63,6 +67,8 @@ class OneSided(EntryChecks):
         size = dst.itemsize
         if at < 0 or at * size + nbytes > dst.nbytes:
             self._bounds(operation, dst, at, nbytes // size)
+        if atomic:
+            self._mode(operation, "atomic", atomic, AtomicType)
         if atomic and dst.dtype not in ATOMIC_ADD_DTYPES:
             raise WrongDtype(f"rank {self.index}: {operation} with atomic add into {dst!r}")
         lane = self._lane
@@ -123,6 +129,9 @@ class OneSided(EntryChecks):
         self, dst: Window, peer: int, src: Source, at: int, cell: Window, cell_at: int,
         amount: int, op: NotifyOp,
     ) -> None:
+        peer = self._peer("put_signal", peer)
+        cell_at = self._offset("put_signal", cell_at, cell)
+        self._mode("put_signal", "op", op, NotifyOp)
         self._cell_check("put_signal", cell, peer, cell_at)
         amount = self._amount_check("put_signal", amount)
         data = self._put(dst, peer, src, at, None, "put_signal")
@@ -144,6 +153,10 @@ class OneSided(EntryChecks):
         )
 
     def _notify(self, cell: Window, peer: int, at: int, value: int, op: NotifyOp) -> None:
+        if type(peer) is not int:
+            peer = self._peer("notify", peer)
+        if type(at) is not int:
+            at = self._offset("notify", at, cell)
         if (
             type(cell) is not Window or not 0 <= peer < self.size or cell.dtype is not torch.int32
             or not 0 <= at < cell.numel or cell.start & 3 or cell.mine.freed
@@ -158,6 +171,8 @@ class OneSided(EntryChecks):
         sim = self._sim
         sim.point(lane)
         adds = op == 0  # NotifyOp.AtomicAdd
+        if not adds and op != 1:
+            self._mode("notify", "op", op, NotifyOp)
         number = sim.issued
         signal = InFlight(
             number, "add" if adds else "set", lane, peer, cell.number, cell.regions[peer],
@@ -170,6 +185,7 @@ class OneSided(EntryChecks):
         sim.issue(signal, ordered=True)
 
     def _read(self, operation: str, dst: Handle, peer: int, src: Window, at: int) -> InFlight:
+        peer, at = self._peer(operation, peer), self._offset(operation, at, src)
         self._window_check(operation, src, peer)
         self._handle_check(operation, dst)
         if src.dtype is not dst.dtype:
@@ -219,6 +235,7 @@ class OneSided(EntryChecks):
         self._events.append((self._owner, "get", src.number, peer, 0, 0, None, -1, code, lasti))
 
     def _remote_load(self, win: Window, peer: int, at: int, shape: Shape) -> torch.Tensor:
+        peer, at = self._peer("remote_load", peer), self._offset("remote_load", at, win)
         self._window_check("remote_load", win, peer)
         dims = normal_shape(shape, "remote_load", self.index)
         count = math.prod(dims)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from harness.errors import RankDied, UseAfterFree, WrongShape
+from harness.errors import RankDied, UseAfterFree, WrongArgument, WrongShape
 from harness.fabric.flight import digest
 from harness.fabric.lanes import POLL_OPERATIONS
 from harness.fabric.memory import ITEMSIZE, Buffer, Handle, Region, Shape, Window, normal_shape
@@ -67,6 +67,10 @@ class SimulatedRank(OneSided):
         self, name: str, shape: Shape, dtype: torch.dtype, init: str | None, group: Group | None,
         byte_offset: int = 0,
     ) -> Window:
+        if type(name) is not str or init not in (None, "zero", "poison"):
+            given = f"name={name!r}" if type(name) is not str else f"init={init!r}"
+            allowed = "a str" if type(name) is not str else "'zero', 'poison' or None"
+            raise WrongArgument(f"rank {self.index}: window with {given}; {allowed} is due")
         members = self._members(f"window {name!r}", group) if group is not None else ()
         dims = normal_shape(shape, f"window {name!r}", self.index)
         self._dtype_check(f"window {name!r}", dtype)
@@ -146,6 +150,8 @@ class SimulatedRank(OneSided):
     def _load(self, src: Handle, at: int, shape: Shape) -> torch.Tensor:
         if not isinstance(src, Handle) or src.mine.freed:
             self._handle_check("load", src)
+        if type(at) is not int:
+            at = self._offset("load", at, src)
         if type(shape) is int:
             count, dims = shape, None
         else:
@@ -173,6 +179,8 @@ class SimulatedRank(OneSided):
 
     def _store(self, dst: Handle, value: torch.Tensor | float, at: int) -> None:
         self._handle_check("store", dst)
+        if type(at) is not int:
+            at = self._offset("store", at, dst)
         data = self._tensor_bytes("store", value, dst)
         size = dst.itemsize
         if at < 0 or at * size + len(data) > dst.nbytes:
@@ -196,6 +204,10 @@ class SimulatedRank(OneSided):
     # Synchronisation ----------------------------------------------------------------------------
 
     def _wait(self, cell: Window, at: int, value: int, cmp: WaitCmp) -> None:
+        if type(at) is not int:
+            at = self._offset("wait", at, cell)
+        if type(value) is not int or not -2147483648 <= value <= 2147483647:
+            value = self._amount_check("wait", value)
         if (
             type(cell) is not Window or cell.dtype is not torch.int32
             or not 0 <= at < cell.numel or cell.start & 3 or cell.mine.freed
@@ -205,7 +217,9 @@ class SimulatedRank(OneSided):
         sim = self._sim
         region = cell.mine
         slot = (cell.start >> 2) + at
-        reached = cmp == WaitCmp.Ge
+        reached = cmp == 1  # WaitCmp.Ge
+        if not reached and cmp != 0:
+            self._mode("wait", "cmp", cmp, WaitCmp)
         held = region.cells[slot]
         lo = cell.offset + 4 * at
         lane.pending = ("wait", cell.number, self.index, lo, lo + 4)

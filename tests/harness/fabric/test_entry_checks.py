@@ -12,6 +12,7 @@ from harness.errors import (
     NonContiguous,
     OutOfBounds,
     UseAfterFree,
+    WrongArgument,
     WrongDtype,
     WrongHandle,
     WrongPeer,
@@ -386,3 +387,74 @@ def test_windows_of_different_size_are_refused_where_they_do_not_fit(go):
     assert [(failure.lane, type(failure.error)) for failure in run.failures] == [(1, WrongShape)]
     assert "needs 20 bytes" in str(run.failures[0].error)
     assert "allocated 16" in str(run.failures[0].error)
+
+
+WRONG_KINDS = {
+    "load at (0, 0)": lambda w: w.rank.load(w.data, (0, 0), 1),
+    "load at 1.5": lambda w: w.rank.load(w.data, 1.5, 1),
+    "load at None": lambda w: w.rank.load(w.data, None, 1),
+    "store at 0.5": lambda w: w.rank.store(w.data, 1.0, 0.5),
+    "put at (0, 1)": lambda w: w.rank.put(w.data, 0, w.tensor, (0, 1)),
+    "put_nbi at [0]; an offset is one int that counts elements; in shape": (
+        lambda w: w.rank.put_nbi(w.data, 0, w.buffer, [0])
+    ),
+    "get at '0'": lambda w: w.rank.get(w.buffer, 0, w.data, "0"),
+    "remote_load at (0, 0)": lambda w: w.rank.remote_load(w.data, 0, (0, 0), 1),
+    "notify at 0.5": lambda w: w.rank.notify(w.cells, 0, 0.5, 1),
+    "wait at None": lambda w: w.rank.wait(w.cells, None, 1),
+    "put_signal at 0.5": (
+        lambda w: w.rank.put_signal(w.data, 0, w.tensor, 0, w.cells, 0.5, 1)
+    ),
+    "wait with cmp='ge'; choose WaitCmp.Eq or WaitCmp.Ge": (
+        lambda w: w.rank.wait(w.cells, 0, 0, cmp="ge")
+    ),
+    "notify with op=2; choose NotifyOp.AtomicAdd or NotifyOp.Set": (
+        lambda w: w.rank.notify(w.cells, 0, 0, 1, op=2)
+    ),
+    "put_signal with op='add'": (
+        lambda w: w.rank.put_signal(w.data, 0, w.tensor, 0, w.cells, 0, 1, op="add")
+    ),
+    "put with atomic='add'; choose AtomicType.NoAtomic or AtomicType.Add": (
+        lambda w: w.rank.put(w.data, 0, w.tensor, 0, atomic="add")
+    ),
+    "at byte offset 1.5; an int is due": lambda w: w.data.view(1, torch.float32, 1.5),
+    "window with name=3; a str is due": lambda w: w.rank.window(3, 1, torch.float32),
+    "window with init='ones'; 'zero', 'poison' or None is due": (
+        lambda w: w.rank.window("x", 1, torch.float32, init="ones")
+    ),
+}
+
+
+@pytest.mark.parametrize("words", WRONG_KINDS)
+def test_arguments_of_a_wrong_kind(go, words):
+    refused(go, WRONG_KINDS[words], WrongArgument, "rank 1: ", words)
+
+
+@pytest.mark.parametrize("peer", [None, 0.5, "0", (0,)])
+def test_a_peer_is_an_int(go, peer):
+    for call in (
+        lambda w: w.rank.put(w.data, peer, w.tensor),
+        lambda w: w.rank.notify(w.cells, peer, 0, 1),
+        lambda w: w.rank.remote_load(w.data, peer, 0, 1),
+        lambda w: w.rank.get(w.buffer, peer, w.data),
+    ):
+        refused(go, call, WrongPeer, f"to peer {peer!r}; peers are 0..1")
+
+
+@pytest.mark.parametrize("amount", [1.5, "1", None])
+def test_an_awaited_value_is_an_int(go, amount):
+    refused(go, lambda w: w.rank.wait(w.cells, 0, amount), WrongDtype, f"wait with {amount!r}")
+
+
+def test_ints_of_other_kinds_are_ints(go):
+    """numpy's ints, one-element tensors and bools have __index__."""
+
+    def program(rank):
+        window = rank.window("w", 4, torch.float32, init="zero")
+        one = torch.tensor(1)
+        if rank.index == 0:
+            rank.put(window, one, torch.ones(1), one)
+        rank.barrier()
+        return rank.load(window, one, 2).tolist()
+
+    assert go(program).results[1] == [[1.0, 0.0]]
