@@ -19,12 +19,13 @@ from harness.plan import Deviation, Hold, Plan
 from harness.portfolio import Attempt, Order, Target, attempts, data_holds, fault_type
 from harness.repeat import settled
 from harness.run import explore, run
-from harness.schedule import PausedRank, SlowRank
+from harness.schedule import PausedLane, PausedRank, SlowRank
 from harness.schedule.convert import holds_of
 
 PUTS = frozenset(("put", "put_nbi", "remote_store", "put_signal"))
 NOTIFIES = frozenset(("notify", "signal"))
 SHOWN = "race_shown"
+OWN_ACCESSES = frozenset(("load", "store", "remote_load"))  # made by the lane itself, at once
 VISIBLE_TRIES = 6  # schedules that may show what a race does
 
 
@@ -140,7 +141,8 @@ class _Trial:
     ) -> tuple[Attempt, Finding] | None:
         """A run in which the race has an effect, if holding back what takes part in it gives one.
 
-        Tried: each one-sided operation of the race to its last legal moment, then all data late.
+        Tried: each one-sided operation of the race to its last legal moment, then all data late, then
+        each lane stopped before its access until the others have done what they can.
         """
         if self.order.delivery == "eager":  # it knows no holds
             return None
@@ -151,10 +153,23 @@ class _Trial:
             if not schedule or self.spent():
                 continue
             tried = Attempt(SHOWN, msgspec.structs.replace(attempt.plan, schedule=schedule))
-            tried.outcome = self.run(tried)
-            for finding in tried.outcome.findings:
-                if finding.checker != RACES.name and self.order.until.meets(finding):
+            if (finding := self._effect(tried)) is not None:
+                return tried, finding
+        for at in race.events[:VISIBLE_TRIES]:
+            lane = raw[at][0]
+            if lane < len(outcome.run.lanes) and raw[at][1] in OWN_ACCESSES and not self.spent():
+                nth = sum(event[0] == lane for event in raw[:at])
+                tried = Attempt(SHOWN, attempt.plan, PausedLane(lane, nth))
+                if (finding := self._effect(tried)) is not None:
                     return tried, finding
+        return None
+
+    def _effect(self, tried: Attempt) -> Finding | None:
+        """Run it; a finding that is no race."""
+        tried.outcome = self.run(tried)
+        for finding in tried.outcome.findings:
+            if finding.checker != RACES.name and self.order.until.meets(finding):
+                return finding
         return None
 
 

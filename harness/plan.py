@@ -72,7 +72,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
     """Base of every fault: a frozen value with the occurrence that it hits.
 
     rank: the rank whose operations it looks at; -1 = every rank, as a defect in a program's code.
-    nth: which matching operation of that rank (from 0); -1 = each of them.
+    nth: which matching operation of that rank (from 0; its lanes together, in the order of the run);
+    -1 = each of them.
     Subclasses live in `faults/` and say what they do in `rewrite` (see harness/interpose.py); their
     docstring's first line says it in plain words for the CLI.
     family: "environment" for what the world does to a correct program, "bug" for a planted defect.

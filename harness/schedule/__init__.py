@@ -5,7 +5,7 @@ the enabled owners with a seed of their own), the conversion of an explored run 
 what friendly timing faults lower to. Explorers are asked at contested points only.
 """
 
-from harness.schedule.chooser import Chooser, PausedRank, PreemptedRank, SlowRank
+from harness.schedule.chooser import Chooser, PausedLane, PausedRank, PreemptedRank, SlowRank
 from harness.schedule.convert import deviations_of
 from harness.schedule.pct import PCT
 from harness.schedule.pos import POS
@@ -15,7 +15,7 @@ __all__ = [
     "PCT",
     "POS",
     "Chooser",
-    "PausedRank",
+    "PausedLane", "PausedRank",
     "PreemptedRank",
     "RandomWalk",
     "SlowRank",

@@ -82,22 +82,36 @@ class PausedRank(Chooser):
         self._paused = False
         self._over = False
 
+    def _pauses(self, lane: Lane) -> bool:
+        return lane.rank == self.rank
+
     def pick(self, simulation: Choosing, lanes: list[Lane], ops: list[InFlight]) -> Owner:
         """The default choice, without the paused lane while it pauses."""
         events = simulation.events
         for event in events[self._seen :]:
             owner = event[0]
             self._counted += (
-                owner < simulation.lane_count and simulation.lanes[owner].rank == self.rank
+                owner < simulation.lane_count and self._pauses(simulation.lanes[owner])
             )
         self._seen = len(events)
         if self._counted >= self.nth and not self._over:
-            others = [lane for lane in lanes if lane.rank != self.rank]
+            others = [lane for lane in lanes if not self._pauses(lane)]
             if others or not all(held_back(simulation, op) for op in ops):
                 self._paused = True
                 return default_choice(simulation, others or lanes, ops)
             self._over = True
         return default_choice(simulation, lanes, ops)
+
+
+class PausedLane(PausedRank):
+    """Lane number `lane` stops before its `nth` event until no other lane can move, then goes on."""
+
+    def __init__(self, lane: int, nth: int) -> None:
+        self.lane = lane
+        super().__init__(-1, nth)
+
+    def _pauses(self, lane: Lane) -> bool:
+        return lane.index == self.lane
 
 
 class PreemptedRank(PausedRank):

@@ -45,6 +45,8 @@ SHOWN_BY = {
     "put_get.notify_overtakes_put": Hold(0),
     "put_get.get_without_quiet": Hold(7),
     "remote_load_store.load_before_sent": Hold(0),
+    "two_lanes.fence_is_the_other_lanes": Hold(0),
+    "two_lanes.credit_before_the_copy": Preempt(52, 0),
     "remote_load_store.sync_without_quiet": Hold(0),
 }
 

@@ -18,6 +18,7 @@ LADDER = (
     "put_get",
     "dynamic_rank_count",
     "allreduce_mesh",
+    "two_lanes",
 )
 WORLDS = range(1, 9)
 SIZES = ((4, 7), (7, 4), (1,), (64, 1, 33))

@@ -75,6 +75,8 @@ RACY_MUTANTS = (
     "put_get.get_without_quiet", "remote_load_store.load_before_sent",
     "remote_load_store.sync_without_quiet", "remote_load_store.boxes_reused_early",
     "window_buffer.read_before_barrier", "hello_rank.identity_read_once",
+    "two_lanes.both_lanes_send", "two_lanes.fence_is_the_other_lanes",
+    "two_lanes.credit_not_awaited", "two_lanes.credit_before_the_copy",
 )
 
 
