@@ -107,16 +107,24 @@ def not_run(case: Case, reason: str, status: Status = "not_run") -> Row:
 
 
 def row_of(
-    case: Case, scenario: Scenario, limits: Limits, before_plan: BeforePlan | None = None
+    case: Case, scenario: Scenario, limits: Limits, before_plan: BeforePlan | None = None,
+    stop: type[BaseException] = KeyboardInterrupt,
 ) -> Row:
     """Hunt one case and judge what is seen. before_plan: called before each plan of a hunt.
 
-    A case that cannot be hunted is an unknown row that says why."""
+    stop: what the caller's scenario raises to end it all. A case that cannot be hunted is an unknown
+    row that says why.
+    """
     started = now()
     try:
         row = _JUDGES[case.kind](Trial(case, scenario, limits, before_plan))
     except RankfaultError as error:
         row = not_run(case, one_line(error), "unknown")
+    except (Exception, KeyboardInterrupt, stop):
+        raise
+    except BaseException as error:  # sys.exit outside of ranks, asyncio.CancelledError
+        told = f"the program raised {one_line(error)}, which is no Exception"
+        row = not_run(case, told, "unknown")
     return msgspec.structs.replace(row, seconds=round(now() - started, 3))
 
 
@@ -144,9 +152,9 @@ def _mutant(trial: Trial) -> Row:
     mutant = trial.scenario.mutants[trial.case.name]
     declared = tuple(mutant.expects.split("|"))
     roots = trial.limits.root_seeds
+    low, high = trial.scenario.ranks
     hunts = [trial.hunted(root) for root in roots]
     there = trial.in_worlds([mutant.ranks], roots, until=Declared(names=declared))
-    low, high = trial.scenario.ranks
     below = trial.in_worlds(range(low, mutant.ranks))
     problems = []
     if below is not None and below.finding is not None:
@@ -154,7 +162,8 @@ def _mutant(trial: Trial) -> Row:
             f"{below.finding.name} shows in a world of {below.ranks}, declared is {mutant.ranks}"
         )
     if there is None:
-        problems.append(f"{' or '.join(declared)} does not show in a world of {mutant.ranks}")
+        told = f"{' or '.join(declared)} does not show in a world of {mutant.ranks}"
+        problems.append(told if mutant.ranks <= high else f"{told}, which is larger than {high}")
     smallest = below or there or trial.in_worlds(range(mutant.ranks, high + 1))
     as_declared = [one for one in hunts if one.finding and one.finding.name in declared]
     best = next((one for one in (*as_declared, there, *hunts) if one and one.caught), None)
@@ -193,6 +202,9 @@ def _of_bug(
         never = trial.case.kind == "fault" and not trial.fired[trial.case.name]
         status = "unknown" if never else "survived"
         told.insert(0, _why_missed(trial, missed))
+    elif trial.notes:  # a checker that failed might have said something else
+        status = "unknown"
+        told += _notes(trial)
     return _row(
         trial, status, "; ".join(told), declared=declared, declared_ranks=ranks,
         found=_found(caught), plans=plans, median=statistics.median(plans),

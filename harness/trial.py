@@ -38,12 +38,13 @@ replace = msgspec.structs.replace
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How much is tried. plans_max: of a hunt. world_plans: in each smaller world.
 
-    shrink_runs: of one minimisation."""
+    mutant_runs, fault_runs: of one minimisation."""
 
     root_seeds: tuple[int, ...] = (0, 1, 2)
     plans_max: int = 100
     world_plans: int = 30
-    shrink_runs: int = 3_000
+    mutant_runs: int = 3_000
+    fault_runs: int = 1_000
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -208,7 +209,7 @@ class Trial:
             return mutant.replacement(*args, **named)
 
         watched = dataclasses.replace(mutant, replacement=counted)
-        scenario = dataclasses.replace(self.scenario, mutants={mutant.name: watched})
+        scenario = dataclasses.replace(self.scenario, mutants={self.case.name: watched})
         root = self.limits.root_seeds[0]
         hunt(dataclasses.replace(self.base, scenario=scenario, root_seed=root, plans_max=CALLED_PLANS))
         return calls > 0
@@ -217,10 +218,11 @@ class Trial:
         """The smallest plan of a hunt's finding, and what its control shows (nothing, if all is well)."""
         assert found.outcome is not None
         assert found.finding is not None
+        runs_max = self.limits.mutant_runs if self.case.kind == "mutant" else self.limits.fault_runs
         if repeatable(found.outcome):
             small = minimise(
                 found.outcome, found.finding, self.scenario, seconds=SECONDS_MAX,
-                runs_max=self.limits.shrink_runs,
+                runs_max=runs_max,
             )
             outcome, finding, proven, why = small.outcome, small.finding, small.proven, small.why
         else:

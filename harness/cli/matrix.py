@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def run_matrix(wanted: WantedMatrix) -> int:
     seeds = tuple(range(wanted.root_seed, wanted.root_seed + wanted.root_seeds))
     limits = Limits(root_seeds=seeds, plans_max=wanted.plans)
     todo = cases(scenarios.values())
-    jobs = min(wanted.jobs or len(os.sched_getaffinity(0)), len(todo))
+    jobs = min(wanted.jobs or _cores(), len(todo))
     output = Output(json=wanted.json)
     found: dict[int, Row] = {}
     started = now()
@@ -56,24 +57,24 @@ def run_matrix(wanted: WantedMatrix) -> int:
             rows = _spread(todo, limits, jobs, interrupt, progress)
         else:
             rows = _one_by_one(todo, scenarios, limits, interrupt)
-        try:
+        with contextlib.suppress(Interrupted, KeyboardInterrupt), contextlib.closing(rows):
             for index, row in rows:
                 found[index] = row
                 progress.add(row)
                 interrupt.check()
-        except (Interrupted, KeyboardInterrupt):
-            pass
     stopped = len(found) < len(todo)
     matrix = [
         found.get(index) or not_run(case, "stopped with Ctrl-C before it was done")
         for index, case in enumerate(todo)
     ]
     say = output.say
-    say(render(matrix, width=width()))
-    say(_undeclared(list(scenarios.values())))
-    say(f"in {now() - started:.0f} s, {jobs} process{'es' if jobs > 1 else ''}")
+    notes = [
+        _undeclared(list(scenarios.values())),
+        f"in {now() - started:.0f} s, {jobs} process{'es' if jobs > 1 else ''}",
+    ]
     if stopped:
-        say(f"stopped with Ctrl-C; {len(found)} of {len(todo)} rows are there")
+        notes.append(f"stopped with Ctrl-C; {len(found)} of {len(todo)} rows are there")
+    say(render(matrix, width=width(), notes=notes))
     output.give(plain(matrix))
     if wanted.html is not None:
         _write_page(wanted.html, matrix)
@@ -81,9 +82,16 @@ def run_matrix(wanted: WantedMatrix) -> int:
     return STOPPED if stopped else exit_code(matrix)
 
 
+def _cores() -> int:
+    """How many this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _spread(
     todo: Sequence[Case], limits: Limits, jobs: int, interrupt: Interrupt, progress: RowsProgress
-) -> Iterator[tuple[int, Row]]:
+) -> Generator[tuple[int, Row], None, None]:
     """Rows from worker processes, as they come."""
 
     def on_wait() -> None:
@@ -97,14 +105,14 @@ def _spread(
 
 def _one_by_one(
     todo: Sequence[Case], scenarios: dict[str, Scenario], limits: Limits, interrupt: Interrupt
-) -> Iterator[tuple[int, Row]]:
+) -> Generator[tuple[int, Row], None, None]:
     """Rows from this process, with the plan in flight in a slot in case it dies."""
     slot = open_slot()
     announce_left(slot)
     try:
         for index, case in enumerate(todo):
             scenario = interrupt.stopping(scenarios[case.scenario])
-            row = row_of(case, scenario, limits, _announcing(slot, case))
+            row = row_of(case, scenario, limits, _announcing(slot, case), Interrupted)
             if interrupt.count > 1:  # it may have struck inside a rank
                 raise Interrupted
             yield index, row

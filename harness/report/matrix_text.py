@@ -21,7 +21,7 @@ HEADINGS: dict[Status, str] = {
     "unknown": "UNKNOWN",
     "not_run": "Not run",
 }
-TABLED = 76  # columns from which bugs stand in a table
+TABLED = 80  # columns from which bugs stand in a table
 NAME = 24
 FINDING = 31
 COLUMNS = "plans  p95   P shrunk"
@@ -69,11 +69,11 @@ def summary(rows: Sequence[Row]) -> list[str]:
     bugs = [row for row in rows if row.kind in ("mutant", "fault") and row.plans]
     count = Counter(row.kind for row in rows)
     states = Counter(row.status for row in rows)
-    judged = [f"{count['mutant']} mutants", f"{count['fault']} (scenario, bug fault) pairs"]
+    pairs = counted(count["fault"], "(scenario, bug fault) pair")
+    where = counted(len({row.scenario for row in rows}), "scenario")
     lines = [
-        f"{' and '.join(judged)} in {counted(len({r.scenario for r in rows}), 'scenario')}: "
-        f"{sum(not row.missed for row in bugs)} caught, "
-        f"{counted(states['survived'], 'survivor')}"
+        f"{counted(count['mutant'], 'mutant')} and {pairs} in {where}: "
+        f"{sum(not row.missed for row in bugs)} caught, {counted(states['survived'], 'survivor')}"
     ]
     plans = [number for row in bugs for number in row.plans]
     if plans:
@@ -81,19 +81,26 @@ def summary(rows: Sequence[Row]) -> list[str]:
             f"plans to detection: median {statistics.median(plans):g}, 95th percentile "
             f"{percentile95(plans)}, most {max(plans)}, in {counted(len(plans), 'hunt')}"
         )
-    shrunk = [row.shrunk for row in bugs if row.shrunk]
-    proven = sum(one.proven for one in shrunk)
-    small = [row for row in bugs if row.declared_ranks and row.shrunk]
+    shrunk = [row for row in bugs if row.shrunk]
     if shrunk:
-        lines.append(f"counterexamples proven minimal: {proven} of {len(shrunk)}")
+        told = [
+            f"{sum(row.shrunk is not None and row.shrunk.proven for row in some)} of {len(some)} {what}"
+            for what, some in (
+                ("mutants", [row for row in shrunk if row.kind == "mutant"]),
+                ("faults", [row for row in shrunk if row.kind == "fault"]),
+            ) if some
+        ]
+        lines.append(f"counterexamples proven minimal: {', '.join(told)}")
+    small = [row for row in shrunk if row.declared_ranks]
     if small:
         there = sum(row.shrunk is not None and row.shrunk.ranks == row.declared_ranks for row in small)
         lines.append(f"mutants shrunk to the world that they declare: {there} of {len(small)}")
     equivalents = [row for row in rows if row.kind == "equivalent"]
     if equivalents:
+        plans_run = sum(row.plans_run for row in equivalents if row.status == "equivalent")
         lines.append(
-            f"declared equivalents: {len(equivalents)}, of which {states['equivalent']} found nothing "
-            f"in {counted(sum(row.plans_run for row in equivalents), 'plan')}"
+            f"declared equivalents: {len(equivalents)}, of which {states['equivalent']} verified in "
+            f"{counted(plans_run, 'plan')}"
         )
     lines += _of_twins([row for row in rows if row.kind == "twin"])
     for status in ("misdeclared", "unknown", "not_run"):
@@ -117,8 +124,8 @@ def _of_twins(twins: Sequence[Row]) -> list[str]:
     ]
 
 
-def render(rows: Iterable[Row], *, width: int = WIDTH) -> str:
-    """The whole matrix for a terminal or a file; no control characters."""
+def render(rows: Iterable[Row], *, width: int = WIDTH, notes: Sequence[str] = ()) -> str:
+    """The whole matrix for a terminal or a file; no control characters. notes: further last lines."""
     width = max(width, WIDTH_MIN)
     ordered = in_order(rows)
     lines: list[str] = []
@@ -141,7 +148,7 @@ def render(rows: Iterable[Row], *, width: int = WIDTH) -> str:
             runs = counted(row.distinct_runs, "distinct run")
             lines += _wrapped(f"{row.scenario}: {counted(row.plans_run, 'plan')}, {runs}", width, 2)
         lines.append("")
-    for text in summary(ordered):
+    for text in (*summary(ordered), *notes):
         lines += _wrapped(text, width, 0)
     return "\n".join(_printable(line) for line in lines)
 
