@@ -42,7 +42,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     root_seeds: tuple[int, ...] = (0, 1, 2)
     plans_max: int = 100
-    world_plans: int = 30
+    world_plans: int = 20
     mutant_runs: int = 3_000
     fault_runs: int = 1_000
 

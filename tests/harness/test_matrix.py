@@ -110,6 +110,14 @@ def test_a_fault_that_is_caught_as_declared():
     assert (found.smallest_ranks, found.shrunk.ranks) == (1, 1)
 
 
+def test_a_timing_fault_is_judged_by_the_deviations_that_it_stands_for():
+    found = row("fault", "late_put", ring.WRONG, late_put=UNWRITTEN)
+    assert (found.status, found.found, found.plans) == ("caught", {UNWRITTEN: 2}, (1, 1))
+    found = row("fault", "late_put", late_put=UNWRITTEN)
+    assert (found.status, found.found) == ("survived", {})
+    assert found.fired["late_put"] > 0
+
+
 def test_a_fault_that_shows_what_is_not_declared():
     found = row("fault", "dropped_fence", dropped_fence="deadlock/cycle")
     assert (found.status, found.reason) == ("misdeclared", f"{UNWRITTEN}: not declared")
