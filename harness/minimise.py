@@ -10,8 +10,8 @@ finds is taken only if it stays short.
 After that proof.py runs every plan below the result, within bounds that it names. Only when it
 finishes is the result called proven minimal.
 
-`seconds` bounds the wall clock; the best plan so far is kept. A run that has begun is not cut
-short.
+`seconds` bounds the wall clock, `runs_max` the number of runs (for a result that no clock has a part
+in); the best plan so far is kept. A run that has begun is not cut short.
 """
 
 from __future__ import annotations
@@ -56,26 +56,30 @@ class Minimised:
 
 
 class _OutOfTime(RankfaultError):
-    """The budget is spent."""
+    """The budget, seconds or runs, is spent; the text says which."""
 
 
 class _Search:
     """One minimisation: the best outcome so far and the budget."""
 
     def __init__(
-        self, outcome: Outcome, finding: Finding, scenario: Scenario, seconds: float
+        self, outcome: Outcome, finding: Finding, scenario: Scenario, seconds: float,
+        runs_max: int | None,
     ) -> None:
         self.best = outcome
         self.finding = finding
         self.races = finding.checker == "races"
         self.scenario = scenario
         self.started = now()
-        self.deadline = self.started + seconds
+        self.seconds = seconds
+        self.runs_max = runs_max
         self.runs = 0
 
     def _begin(self) -> None:
-        if now() >= self.deadline:
-            raise _OutOfTime
+        if now() >= self.started + self.seconds:
+            raise _OutOfTime(f"{self.seconds:g} s")
+        if self.runs == self.runs_max:
+            raise _OutOfTime(f"{self.runs} runs")
         self.runs += 1
 
     def attempt(self, plan: Plan) -> tuple[Outcome | None, bool]:
@@ -162,10 +166,11 @@ class _Search:
 
 
 def minimise(
-    outcome: Outcome, finding: Finding, scenario: Scenario, *, seconds: float = 20.0
+    outcome: Outcome, finding: Finding, scenario: Scenario, *, seconds: float = 20.0,
+    runs_max: int | None = None,
 ) -> Minimised:
-    """The smallest plan found within `seconds` that has `finding`, and whether that is proven."""
-    search = _Search(outcome, finding, scenario, seconds)
+    """The smallest plan found within the budget that has `finding`, and whether that is proven."""
+    search = _Search(outcome, finding, scenario, seconds, runs_max)
     proven, why = False, ""
     try:
         while True:
@@ -183,8 +188,8 @@ def minimise(
                 proven, why = proof.proven, proof.why
                 break
             search.best = proof.smaller
-    except _OutOfTime:
-        why = f"the budget of {seconds:g} s was spent"
+    except _OutOfTime as spent:
+        why = f"the budget of {spent} was spent"
     outcome = _with_races(search)
     best = outcome.finds(finding.identity)
     assert best is not None

@@ -197,6 +197,55 @@ def list_names(
     return run_list(what, json=json)
 
 
+@app.command(
+    epilog="Exit codes: 0 all caught, 1 survivors, false alarms or wrong declarations, 2 wrong usage, "
+    "3 internal error, 4 UNKNOWN, 130 stopped with Ctrl-C."
+)
+def matrix(
+    targets: Targets = None,
+    *,
+    root_seeds: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Hunt each with so many root seeds.")
+    ] = 3,
+    root_seed: Annotated[
+        int, typer.Option(metavar="S", min=0, help="The first of the root seeds.")
+    ] = 0,
+    plans: Annotated[
+        int, typer.Option(metavar="N", min=1, help="At most so many plans in a hunt.")
+    ] = 100,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Processes; as many as there are cores by default.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Json = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Write the matrix as a page, too.")
+    ] = None,
+) -> int:
+    """The detection matrix: is every planted bug caught, and nothing else?
+
+    Runs every mutant and every declared bug fault of the targets: which checker catches it, after
+    how many plans, in how small a world. Declared equivalents and the correct systems must show
+    nothing. What is wrong is printed first. The same options give the same rows.
+    """
+    from harness.cli.matrix import WantedMatrix, run_matrix
+
+    return run_matrix(
+        WantedMatrix(
+            targets=tuple(targets or ()),
+            root_seeds=root_seeds,
+            root_seed=root_seed,
+            plans=plans,
+            jobs=jobs,
+            json=json,
+            html=html,
+        )
+    )
+
+
 @app.command()
 def bench(
     names: Annotated[

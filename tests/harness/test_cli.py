@@ -337,6 +337,7 @@ def test_lists_name_everything(cli, what):
         ["replay"],
         ["explain"],
         ["list"],
+        ["matrix"],
         ["bench"],
         ["seeds"],
         ["seeds", "list"],

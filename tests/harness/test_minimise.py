@@ -136,6 +136,18 @@ def test_no_budget_returns_the_plan_as_it_was():
     assert small.why == "the budget of 0 s was spent"
 
 
+def test_a_budget_of_runs_is_kept_and_needs_no_clock():
+    found = hunt(Order(unfenced, 1, plans_max=200))
+    small = [minimise(found.outcome, found.finding, unfenced, runs_max=runs) for runs in (0, 5, 5)]
+    assert [one.runs for one in small] == [0, 5, 5]
+    assert small[0].outcome.plan == found.outcome.plan
+    assert small[1].outcome.plan == small[2].outcome.plan
+    assert [one.why for one in small[:2]] == [
+        "the budget of 0 runs was spent", "the budget of 5 runs was spent"
+    ]
+    assert not any(one.proven for one in small)
+
+
 def test_the_best_plan_so_far_is_kept_when_the_time_is_up(monkeypatch):
     clock = iter(range(10_000))
     monkeypatch.setattr("harness.minimise.now", lambda: float(next(clock)))

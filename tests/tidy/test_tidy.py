@@ -50,6 +50,7 @@ TESTED_ELSEWHERE = {
     "harness/positions.py": "test_pytest_plugin: what is printed when a time limit strikes",
     "harness/pytest_seeds.py": "test_pytest_plugin: seed files as items",
     "harness/portfolio.py": "test_hunt: every plan of a hunt comes from it",
+    "harness/trial.py": "test_matrix: what counts as evidence",
     "harness/proof.py": "test_minimise: what is proven minimal",
 }
 # Folders whose test files are named after what they show, not after each module.
