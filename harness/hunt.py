@@ -141,15 +141,18 @@ class _Trial:
     ) -> tuple[Attempt, Finding] | None:
         """A run in which the race has an effect, if holding back what takes part in it gives one.
 
-        Tried: each one-sided operation of the race to its last legal moment, then all data late, then
-        each lane stopped before its access until the others have done what they can.
+        Tried: each one-sided operation of the race to its last legal moment, then all data late, all
+        notifies late, everything late, then each lane stopped before its access until the others have done what they can.
         """
         if self.order.delivery == "eager":  # it knows no holds
             return None
         raw = outcome.run.raw
         numbers = dict.fromkeys(raw[at][7] for at in race.events if raw[at][7] >= 0)
         schedules: list[tuple[Deviation, ...]] = [(Hold(number),) for number in numbers]
-        for schedule in (*schedules[:VISIBLE_TRIES], data_holds(outcome.run)):
+        notifies = tuple(Hold(event[7]) for event in raw if event[1] in NOTIFIES)
+        everything = tuple(Hold(op) for op in range(outcome.run.operations))
+        wide = (data_holds(outcome.run), notifies, everything)
+        for schedule in (*schedules[:VISIBLE_TRIES], *dict.fromkeys(wide)):
             if not schedule or self.spent():
                 continue
             tried = Attempt(SHOWN, msgspec.structs.replace(attempt.plan, schedule=schedule))

@@ -153,7 +153,8 @@ def _in_file(path: str) -> dict[str, Scenario]:
 
 def _import(path: str, file: Path, text: bytes, digest: str) -> dict[str, Scenario]:
     """The scenarios in `text`. Not through the import system: its cache misses quick edits."""
-    module_name = f"rankfault_user_{hashlib.sha256(path.encode()).hexdigest()[:12]}"
+    # Each version of a file is a module of its own: a mutant is planted into its twin's module.
+    module_name = f"rankfault_user_{hashlib.sha256(path.encode()).hexdigest()[:12]}_{digest}"
     spec = importlib.util.spec_from_file_location(module_name, file)
     assert spec is not None
     assert spec.origin is not None

@@ -34,7 +34,9 @@ scenario = Scenario(
             "integrity/stale_value"
         ),
         "window_counts_ranks": "exceptions/out_of_bounds",
-        "wrong_notify_op": "deadlock/overwritten_signal|deadlock/missing_notify",
+        "wrong_notify_op": (
+            "deadlock/overwritten_signal|deadlock/missing_notify|deadlock/cycle"
+        ),
         "wrong_peer": (
             "deadlock/wrong_cell|deadlock/missing_notify|integrity/unwritten_memory|"
             "integrity/wrong_value"

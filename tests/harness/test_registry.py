@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness import registry
+from harness import Plan, registry, run
 from harness.errors import UnknownName, UsageError, UserFileError
 from harness.plan import Fault
 from harness.scenario import Mutant, Scenario
@@ -141,3 +141,37 @@ def test_unknown_names_offer_the_nearest_valid_one(folder):
         registry.find("nonsense")
     with pytest.raises(UnknownName, match=r"no mutant of mine.py::alone is called 'x'"):
         registry.mutant_of(load(folder, GOOD), "x")
+
+
+PLANTED = '''
+import torch
+from harness import World
+from harness.scenario import Scenario, mutant
+
+def told(rank):
+    return torch.zeros(1)
+
+def program(rank):
+    return told(rank)
+
+@mutant(of=told, expects="integrity/wrong_value", ranks=1)
+def wrong(rank):
+    """One. Finding: integrity/wrong_value. Smallest world: 1."""
+    return torch.ones(1)
+
+def host(world, params):
+    for index in range(world.size):
+        world.dispatch(program, device=index)
+
+one = Scenario(name="one", host=host, mutants={"wrong": wrong},
+               reference=lambda params, size: {"result": [torch.zeros(1)] * size})
+'''
+
+
+def test_a_mutant_is_planted_into_its_own_version_of_the_file(folder):
+    first = load(folder, PLANTED)
+    load(folder, PLANTED + "\n# edited\n")
+    plan = Plan(scenario=first.name, params=first.params(), ranks=1, bug="wrong")
+    assert [f.name for f in run(plan, scenario=first).findings] == ["integrity/wrong_value"]
+    again = load(folder, PLANTED)
+    assert [f.name for f in run(plan, scenario=again).findings] == ["integrity/wrong_value"]
