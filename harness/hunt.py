@@ -142,7 +142,8 @@ class _Trial:
         """A run in which the race has an effect, if holding back what takes part in it gives one.
 
         Tried: each one-sided operation of the race to its last legal moment, then all data late, all
-        notifies late, everything late, then each lane stopped before its access until the others have done what they can.
+        notifies late, everything late, then each lane stopped before its access until the others have
+        done what they can.
         """
         if self.order.delivery == "eager":  # it knows no holds
             return None

@@ -3,7 +3,8 @@
 Values of test data are unique, so a value that was due in one place of a window and was written to
 another place of it tells of a wrong offset, peer or base on one of the two sides. Which side it is
 the record does not say. A result that the host hands out as part of a prepared tensor is found in
-it by its address. Zeros, single bytes and poison are too common to tell anything.
+it by its address. Zeros, single bytes and poison are too common to tell anything, and so is what stands
+on another rank whose own results hold it too.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ def stray(reads: Reads, proof: Proof, due: bytes) -> Stray | None:
             begin = event.value.find(due) if isinstance(event.value, bytes) else -1
             if begin < 0 or len(event.value) != event.hi - event.lo:
                 continue
+            if owner not in (rank, -1) and _belongs(reads.run, owner, due):
+                continue
             lo = event.lo + begin
             if owner == rank and lo == proof.lo:
                 return None  # it was written there too
@@ -65,6 +68,20 @@ def stray(reads: Reads, proof: Proof, due: bytes) -> Stray | None:
             else:
                 found[owner != rank, later] = here
     return found[min(found)] if found else None
+
+
+def _belongs(run: Run, rank: int, value: bytes) -> bool:
+    """Whether a result expected of `rank` holds the value."""
+    for by_rank in (run.expected or {}).values():
+        expected = by_rank[rank] if rank < len(by_rank) else None
+        if isinstance(expected, torch.Tensor) and expected.numel():
+            held = expected.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+            at = held.find(value)
+            while at >= 0 and at % len(value):
+                at = held.find(value, at + 1)
+            if at >= 0:
+                return True
+    return False
 
 
 def misread(reads: Reads, wrong: Wrong) -> tuple[Proof, Stray] | None:

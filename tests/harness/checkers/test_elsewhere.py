@@ -103,3 +103,27 @@ def test_the_row_of_another_rank_is_never_written(judge):
     assert "nothing in this run wrote 'out'[2], where that result lies" in text
     assert "wrote 'out'[0:2], event 3" in text
     assert finding.cause == BECAUSE["result_unwritten"][0]
+
+
+@scenario(reference=lambda size: [values(0, 2)] * size, ranks=(3, 8))
+def forwarded(rank) -> torch.Tensor:
+    """Rank 0's row goes round; rank 1 passes on its own instead, so all behind it are wrong."""
+    data = rank.window("data", 2, F32)
+    cells = rank.window("cells", 1, torch.int32)
+    if rank.index == 0:
+        rank.store(data, values(0, 2))
+    else:
+        rank.wait(cells, 0, 1)
+    row = rank.load(data, 0, 2)
+    if rank.index + 1 < rank.size:
+        rank.put(data, rank.index + 1, values(1, 2) if rank.index == 1 else row)
+        rank.fence()
+        rank.notify(cells, rank.index + 1, 0, 1)
+    return row
+
+
+def test_what_all_ranks_hold_is_not_in_the_wrong_place(judge):
+    finding, text = only(judge(forwarded, 3))
+    assert (finding.name, finding.rank) == ("integrity/wrong_value", 2)
+    assert "was written to" not in text
+    assert finding.cause != BECAUSE["elsewhere"][0]
