@@ -4,6 +4,7 @@
     seed.json      the seed file
     replay.txt     the replay command alone
     timeline.txt   every event, ranks as columns
+    timeline.svg   the report's timeline as a picture
     rank-N.log     what rank N did and what was delivered for it, one event a line
     stacks.txt     tracebacks of what raised, and where each blocked rank stands
     versions.json  Python, torch and the other libraries
@@ -36,6 +37,7 @@ from harness.record import Run, place
 from harness.report.events import line
 from harness.report.text import report
 from harness.report.timeline import timeline
+from harness.report.timeline_svg import timeline_svg
 from harness.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ def leave(
         "seed.json": encode_file(seed).decode(),
         "replay.txt": f"rankfault replay {shlex.quote(place_of_seed)}\n",
         "timeline.txt": "\n".join(_wide_timeline(outcome.run, finding)) + "\n",
+        "timeline.svg": timeline_svg(outcome.run, finding),
         "stacks.txt": stacks(outcome.run),
         "versions.json": msgspec.json.format(msgspec.json.encode(versions()), indent=2).decode()
         + "\n",

@@ -24,12 +24,31 @@ BEFORE = frozenset(("unwritten_memory", "stale_value"))  # kinds: a read came be
 
 
 @dataclass(frozen=True, slots=True)
-class _Edge:
-    """A missing order, drawn below event `after` in the column of `lane`."""
+class Edge:
+    """A missing order, drawn below event `after` in the column of `lane`. texts: fullest first."""
 
     after: int
     lane: int
     texts: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What a timeline draws: which events, which of them are the finding's, the missing edges, and the
+    lanes in columns."""
+
+    chosen: list[int]
+    marked: set[int]
+    edges: list[Edge]
+    lanes: list[int]
+
+
+def picture(run: Run, finding: Finding, rows_max: int | None = ROWS_MAX) -> Picture:
+    """What to draw of a run with events; rows_max None: all of them."""
+    marked = [index for index in finding.events if index < len(run.raw)]
+    edges, needed = _missing(run, finding, marked)
+    chosen = _chosen(run, finding, {*marked, *needed}, edges, rows_max)
+    return Picture(chosen, set(marked), edges, _lanes(run, chosen, edges, finding))
 
 
 def timeline(
@@ -38,22 +57,20 @@ def timeline(
     """The lines of the timeline; rows_max None draws every event."""
     if not run.raw:
         return ["no rank had begun"]
-    marked = [index for index in finding.events if index < len(run.raw)]
-    edges, needed = _missing(run, finding, marked)
-    chosen = _chosen(run, finding, {*marked, *needed}, edges, rows_max)
-    ranks = _ranks(run, chosen, edges, finding)
+    drawn = picture(run, finding, rows_max)
+    chosen, marked, edges, ranks = drawn.chosen, drawn.marked, drawn.edges, drawn.lanes
     left = max(len(str(len(run.raw))), 3) + 3
     cell = (width - left) // max(len(ranks), 1)
     if cell < CELL_MIN:
-        return _listed(run, chosen, set(marked), edges, left, width)
+        return _listed(run, chosen, marked, edges, left, width)
     drawing = _Drawing(run, ranks, left, cell, width)
     lines = [drawing.header()]
-    lines += drawing.rows(chosen, set(marked), edges)
+    lines += drawing.rows(chosen, marked, edges)
     return [*lines, *_legend(run, marked, edges, ranks, width)]
 
 
 def _legend(
-    run: Run, marked: Sequence[int] | set[int], edges: list[_Edge], ranks: list[int], width: int
+    run: Run, marked: Sequence[int] | set[int], edges: list[Edge], ranks: list[int], width: int
 ) -> list[str]:
     parts = ["* the finding"] if marked else []
     parts += ["x-> missing edge"] if edges else []
@@ -72,9 +89,9 @@ def _legend(
     return ["", *lines] if parts else []
 
 
-def _missing(run: Run, finding: Finding, marked: list[int]) -> tuple[list[_Edge], set[int]]:
+def _missing(run: Run, finding: Finding, marked: list[int]) -> tuple[list[Edge], set[int]]:
     """The missing edges, and the events that they need to be understood."""
-    edges: list[_Edge] = []
+    edges: list[Edge] = []
     needed: set[int] = set()
     if finding.kind in BEFORE:
         for index in marked:
@@ -88,7 +105,7 @@ def _missing(run: Run, finding: Finding, marked: list[int]) -> tuple[list[_Edge]
         late, early = marked[-1], marked[-2]
         lane = run.lane_of(run.events[early])
         texts = [f"x-> event {late} was to come first", f"x-> first: {late}"]
-        edges.append(_Edge(early, lane, texts))
+        edges.append(Edge(early, lane, texts))
     end = len(run.raw) - 1
     for blocked in (*run.blocked, *run.livelock):
         texts = [f"x-> {blocked.kind} never ends", f"x-> {blocked.kind}"]
@@ -101,11 +118,11 @@ def _missing(run: Run, finding: Finding, marked: list[int]) -> tuple[list[_Edge]
                 f"x-> {cell} {blocked.value}, not {awaited}",
                 f"x-> {blocked.value}, not {awaited}",
             ]
-        edges.append(_Edge(end, blocked.lane, texts))
+        edges.append(Edge(end, blocked.lane, texts))
     return edges, needed
 
 
-def _replaced(run: Run, marked: list[int]) -> list[_Edge]:
+def _replaced(run: Run, marked: list[int]) -> list[Edge]:
     """What replaced the bytes of a marked read before it came, at the place where it did so."""
     for read_at in marked:
         read = run.events[read_at]
@@ -114,13 +131,13 @@ def _replaced(run: Run, marked: list[int]) -> list[_Edge]:
             if at < read_at and write.kind in WRITES and _overlap(read, write):
                 reader = run.lane_name(run.lane_of(read))
                 texts = [f"x-> {reader} reads only at {read_at}", f"x-> read at {read_at}"]
-                return [_Edge(at, run.lanes_of(write.peer)[0], texts)]
+                return [Edge(at, run.lanes_of(write.peer)[0], texts)]
     return []
 
 
 def _later_write(
     run: Run, index: int, marked: list[int]
-) -> tuple[list[_Edge], set[int]]:
+) -> tuple[list[Edge], set[int]]:
     """The marked write of the bytes that a marked read saw too early."""
     read = run.events[index]
     lane = run.lane_of(read)
@@ -140,12 +157,12 @@ def _later_write(
             ]
         else:
             texts = [f"x-> {memory} is written at {later}", f"x-> event {later}"]
-        return [_Edge(index, lane, texts)], {later} | ({issued} if issued is not None else set())
+        return [Edge(index, lane, texts)], {later} | ({issued} if issued is not None else set())
     delivered = {event.number for event in run.events if event.kind == "deliver"}
     for before in range(index):
         event = run.events[before]
         if event.number >= 0 and event.number not in delivered and _overlap(read, event):
-            edge = _Edge(index, lane, [f"x-> #{event.number} is never delivered", "x->"])
+            edge = Edge(index, lane, [f"x-> #{event.number} is never delivered", "x->"])
             return [edge], {before}
     return [], set()
 
@@ -168,7 +185,7 @@ def _issue_index(run: Run, event: Event) -> int | None:
 
 
 def _chosen(
-    run: Run, finding: Finding, core: set[int], edges: list[_Edge], rows_max: int | None
+    run: Run, finding: Finding, core: set[int], edges: list[Edge], rows_max: int | None
 ) -> list[int]:
     """Which events to draw: the core, what issued its deliveries, then the nearest ones."""
     everything = range(len(run.raw))
@@ -204,7 +221,7 @@ def _chosen(
     return sorted([*core, *others[: room - len(core)]])
 
 
-def _ranks(run: Run, chosen: list[int], edges: list[_Edge], finding: Finding) -> list[int]:
+def _lanes(run: Run, chosen: list[int], edges: list[Edge], finding: Finding) -> list[int]:
     """The lanes that the drawing needs."""
     lanes = {edge.lane for edge in edges}
     for index in chosen:
@@ -234,7 +251,7 @@ class _Drawing:
             text += self.run.lane_name(rank).ljust(self.cell)
         return text.rstrip()
 
-    def rows(self, chosen: list[int], marked: set[int], edges: list[_Edge]) -> list[str]:
+    def rows(self, chosen: list[int], marked: set[int], edges: list[Edge]) -> list[str]:
         """One line an event; gaps are counted, missing edges stand below their events."""
         lines: list[str] = []
         before = -1
@@ -288,7 +305,7 @@ class _Drawing:
         dashes = "-" * (begin - to - len(landed) - 3)
         return f"{' ' * to}{landed} <{dashes} {name}"
 
-    def _edge(self, edge: _Edge) -> str:
+    def _edge(self, edge: Edge) -> str:
         return " " * self.at[edge.lane] + fitting(edge.texts, self.width - self.at[edge.lane])
 
 
@@ -300,14 +317,14 @@ def _gap(run: Run, before: int, after: int, left: int) -> str:
 
 
 def _listed(
-    run: Run, chosen: list[int], marked: set[int], edges: list[_Edge], left: int, width: int
+    run: Run, chosen: list[int], marked: set[int], edges: list[Edge], left: int, width: int
 ) -> list[str]:
     """One event a line, for many ranks or narrow terminals."""
     lines = []
     before = -1
     shown = set(chosen)
 
-    def edge_lines(wanted: list[_Edge]) -> list[str]:
+    def edge_lines(wanted: list[Edge]) -> list[str]:
         return [
             " " * left + fitting([f"{run.lane_name(e.lane)}: {text}" for text in e.texts], width - left)
             for e in wanted

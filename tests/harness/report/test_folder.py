@@ -41,6 +41,7 @@ def test_everything_is_in_it_and_its_seed_replays(tmp_path, outcome):
         "report.txt",
         "seed.json",
         "stacks.txt",
+        "timeline.svg",
         "timeline.txt",
         "versions.json",
     ]
