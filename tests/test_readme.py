@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+PICTURE = ROOT / "docs" / "ring.svg"
 
 
 def blocks(language: str) -> list[str]:
@@ -50,6 +52,8 @@ def test_program_command_finding_and_replay(here):
     report = blocks("text")[0]
     assert report in found.stdout
     assert report.splitlines()[-1] == replay.strip()
+    (picture,) = (here / "rankfault-findings").glob("ring-*/timeline.svg")
+    assert picture.read_text() == PICTURE.read_text()
     again = rankfault(here, replay)
     assert again.returncode == 1
     assert again.stdout.startswith("reproduced: integrity/unwritten_memory")
