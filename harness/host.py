@@ -99,6 +99,7 @@ class HostProgram:
     device_ids: tuple[int, ...]
     windows: list[HostWindow] = field(default_factory=list)
     queues: list[list[Dispatch]] = field(default_factory=list)
+    lanes: dict[int, int] = field(default_factory=dict)  # by rank, where a dispatch has several
     prepared: dict[int, PreparedTensor] = field(default_factory=dict)
 
 
@@ -270,6 +271,8 @@ class World:
                 f"dispatched in round {len(queue) - 1}; every logical rank comes once a round"
             )
         queue.append(Dispatch(program, args, lanes))
+        if lanes > 1:
+            self.recorded.lanes[device] = max(lanes, self.recorded.lanes.get(device, 1))
 
     def finished(self) -> HostProgram:
         """The recorded program. Raises DispatchError when a rank is missing from the last round."""

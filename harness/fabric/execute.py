@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import traceback
 from collections.abc import Callable, Sequence
@@ -116,16 +115,22 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
                 )
                 queue = _queue(rank, program, windows, interposer, dispatched[-1])
                 rank._lane = simulation.add_lane(queue, index, worker)
-            with Watching(simulation) if job.watch else contextlib.nullcontext():
+            if job.watch:
+                with Watching(simulation):
+                    simulation.run(when_blocked)
+            else:
                 simulation.run(when_blocked)
-            for lane in simulation.lanes:
-                simulation.end_uses(lane)
+            if simulation.uses:
+                for lane in simulation.lanes:
+                    simulation.end_uses(lane)
     job.derived = simulation.derived
     run = _finish(job, simulation, ranks, windows, world, observed, interposer, blocked)
     run.dispatched = dispatched
     run.touched = simulation.touched
     drew = simulation.ambient.drew
     simulation.release()
+    for state in ranks:  # they know their lanes, which know them
+        state.lanes.clear()
     return run, drew
 
 
@@ -148,10 +153,12 @@ def _add_memory(program: HostProgram, windows: SharedWindows) -> None:
 
 def _lanes(program: HostProgram) -> list[tuple[int, int]]:
     """Rank and worker of every lane: as many as the rank's widest dispatch needs."""
+    if not program.lanes:
+        return [(rank, 0) for rank in range(program.size)]
     return [
         (rank, worker)
-        for rank, queue in enumerate(program.queues)
-        for worker in range(max((dispatch.lanes for dispatch in queue), default=1))
+        for rank in range(program.size)
+        for worker in range(program.lanes.get(rank, 1))
     ]
 
 
@@ -258,6 +265,8 @@ def _memory(windows: SharedWindows, ranks: int) -> list[WindowRecord]:
 def _results(simulation: Simulation, ranks: int) -> list[Any]:
     """By rank, what its dispatches returned: a value each, or a list of one a lane; None if not all
     lanes ended."""
+    if len(simulation.lanes) == ranks:
+        return [lane.result for lane in simulation.lanes]
     results: list[list[Any]] = [[] for _ in range(ranks if simulation.lanes else 0)]
     for lane in simulation.lanes:
         results[lane.rank].append(lane.result)
@@ -281,7 +290,7 @@ def _finish(
         awaited=simulation.awaited,
         sources=simulation.sources,
         memory=functools.partial(_memory, windows, job.ranks),
-        guards_intact=all(region.intact() for region in windows),
+        guards_intact=windows.intact(),
         results=_results(simulation, job.ranks),
         observed=observed,
         expected=None,

@@ -40,6 +40,7 @@ class InFlight:
     signal: InFlight | None = None
     after: InFlight | None = None
     waiter: Lane | None = None
+    special = False  # put: its data is known only at delivery, or it is delivered in pieces
     use: TensorUse | None = None  # the plain tensor that it reads or fills
     cuts: tuple[int, ...] = ()  # torn: where its pieces end, relative to `start`; the last is nbytes
     pieces = b""  # torn get: what it has read so far
@@ -102,6 +103,7 @@ class Deliveries(Waiting):
         op.enabled = True
         if self.torn and op.nbytes > self.torn and op.kind in ("put", "get"):
             op.cuts = _cuts(op, self.torn)
+            op.special = True
         if ordered:
             lane.reads = 0
             pair = lane.index * self.size + op.peer
@@ -125,8 +127,11 @@ class Deliveries(Waiting):
 
     def use(self, op: InFlight, tensor: torch.Tensor, region: Region, *, fills: bool) -> None:
         """Look after the plain tensor that an operation just issued reads or fills."""
+        op.special = True
         op.use = TensorUse(op.number, len(self.events) - 1, tensor, region, fills=fills)
         self.uses[op.number] = op.use
+        if op.lane.uses is None:
+            op.lane.uses = []
         op.lane.uses.append(op.use)
 
     def _look_at(self, use: TensorUse) -> None:
@@ -136,10 +141,10 @@ class Deliveries(Waiting):
 
     def end_uses(self, lane: Lane) -> None:
         """The lane is quiet, or the run is over: its tensors are in use no more."""
-        for use in lane.uses:
+        for use in lane.uses or ():
             self._look_at(use)
             self.uses.pop(use.number, None)
-        lane.uses.clear()
+        lane.uses = None
 
     def _open(self, op: InFlight) -> None:
         """The delivery rules allow `op` from now on: due at once, or held."""
@@ -172,18 +177,12 @@ class Deliveries(Waiting):
         region = op.target
         start = op.start
         nbytes = op.nbytes
-        if op.use is not None and not op.done_bytes:
-            self._look_at(op.use)
-        if op.cuts:
-            self._deliver_piece(op)
-            return
         if kind == "put":
+            if op.special:
+                self._deliver_piece(op)
+                return
             value = op.value
-            data = op.data
-            if op.source is not None or op.atomic is not None:
-                data = self._late_data(op, 0, nbytes)
-                value = digest(data)
-            region.view[start : start + nbytes] = data
+            region.view[start : start + nbytes] = op.data
         else:
             value = op.data
             slot = start >> 2
@@ -202,9 +201,12 @@ class Deliveries(Waiting):
             self.wake(region)
 
     def _deliver_piece(self, op: InFlight) -> None:
-        """One piece of a put that tears; the last one is its delivery."""
+        """All of a put whose data is known only now, or a piece of one that tears; the last one is its
+        delivery."""
         region = op.target
-        first, end = op.done_bytes, next(cut for cut in op.cuts if cut > op.done_bytes)
+        if op.use is not None and not op.done_bytes:
+            self._look_at(op.use)
+        first, end = op.done_bytes, next((c for c in op.cuts if c > op.done_bytes), op.nbytes)
         data = self._late_data(op, first, end)
         region.view[op.start + first : op.start + end] = data
         op.done_bytes = end
@@ -215,6 +217,8 @@ class Deliveries(Waiting):
              lo + first, lo + end, digest(data), op.number, op.code, op.lasti)
         )
         if last:
+            if op.use is not None:
+                op.use.passed()
             self._close(op)
         if region.waiters:
             self.wake(region)
@@ -255,6 +259,8 @@ class Deliveries(Waiting):
             (owner, "land", window, op.lane.rank, lo, lo + nbytes, digest(op.data), op.number,
              op.code, op.lasti)
         )
+        if op.use is not None:
+            op.use.passed()
         self._close(op)
         if region.waiters:
             self.wake(region)
@@ -278,8 +284,6 @@ class Deliveries(Waiting):
     def _close(self, op: InFlight) -> None:
         """Take a delivered operation out, and open what it stood in front of."""
         op.done = True
-        if op.use is not None:
-            op.use.passed()
         lane = op.lane
         due = self.due
         if due and due[0] is op:

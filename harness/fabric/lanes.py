@@ -61,7 +61,7 @@ class Lane:
         self.result: Any = None
         self.failure: Failure | None = None
         self.unwinds = 0
-        self.uses: list[TensorUse] = []  # plain tensors in flight
+        self.uses: list[TensorUse] | None = None  # plain tensors in flight
 
 
 class Waiting:

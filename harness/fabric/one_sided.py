@@ -52,15 +52,15 @@ class OneSided(EntryChecks):
         operation: str = "put", *, late_source: bool = False,
     ) -> InFlight:
         """Check, announce and issue a put or another operation that is delivered like one."""
-        if type(peer) is not int:
-            peer = self._peer(operation, peer)
-        if type(at) is not int:
-            at = self._offset(operation, at, dst)
+        if type(peer) is not int or type(at) is not int:
+            peer, at = self._peer(operation, peer), self._offset(operation, at, dst)
         if type(dst) is not Window or not 0 <= peer < self.size or dst.mine.freed:
             self._window_check(operation, dst, peer)
         if isinstance(src, Handle):
-            self._source_check(operation, src, dst)
+            if src.mine.freed or src.dtype is not dst.dtype:
+                self._source_check(operation, src, dst)
             nbytes = src.nbytes
+            data = None
         else:
             data = self._tensor_bytes(operation, src, dst)
             nbytes = len(data)
@@ -69,8 +69,8 @@ class OneSided(EntryChecks):
             self._bounds(operation, dst, at, nbytes // size)
         if atomic:
             self._mode(operation, "atomic", atomic, AtomicType)
-        if atomic and dst.dtype not in ATOMIC_ADD_DTYPES:
-            raise WrongDtype(f"rank {self.index}: {operation} with atomic add into {dst!r}")
+            if dst.dtype not in ATOMIC_ADD_DTYPES:
+                raise WrongDtype(f"rank {self.index}: {operation} with atomic add into {dst!r}")
         lane = self._lane
         region = dst.regions[peer]
         if region is None:
@@ -78,27 +78,31 @@ class OneSided(EntryChecks):
         start = dst.start + at * size
         lo = start - region.base
         hi = lo + nbytes
-        lane.pending = (operation, dst.number, peer, lo, hi)
+        window = dst.number
+        lane.pending = (operation, window, peer, lo, hi)
         sim = self._sim
         sim.point(lane)
-        if isinstance(src, Handle):
+        if data is None:
+            assert isinstance(src, Handle)
             data = bytes(src.mine.view[src.start : src.start + nbytes])
         number = sim.issued
         op = InFlight(
-            number, "put", lane, peer, dst.number, region, start, nbytes, data,
+            number, "put", lane, peer, window, region, start, nbytes, data,
             lane.fence_mark, self._code, self._lasti,
         )
         value: Any = data if nbytes <= VALUE_BYTES_MAX else digest(data)
         op.value = value
         if atomic:
+            op.special = True
             op.atomic = dst.dtype
             value = ("add", value)
         if isinstance(src, Handle):
             sim.sources[number] = src.number, src.start - src.mine.base
             if late_source:
+                op.special = True
                 op.source = src.mine, src.start
         self._events.append(
-            (self._owner, operation, dst.number, peer, lo, hi, value, number, self._code,
+            (self._owner, operation, window, peer, lo, hi, value, number, self._code,
              self._lasti)
         )
         sim.issue(op, ordered=True)
@@ -153,10 +157,8 @@ class OneSided(EntryChecks):
         )
 
     def _notify(self, cell: Window, peer: int, at: int, value: int, op: NotifyOp) -> None:
-        if type(peer) is not int:
-            peer = self._peer("notify", peer)
-        if type(at) is not int:
-            at = self._offset("notify", at, cell)
+        if type(peer) is not int or type(at) is not int:
+            peer, at = self._peer("notify", peer), self._offset("notify", at, cell)
         if (
             type(cell) is not Window or not 0 <= peer < self.size or cell.dtype is not torch.int32
             or not 0 <= at < cell.numel or cell.start & 3 or cell.mine.freed
@@ -167,7 +169,8 @@ class OneSided(EntryChecks):
             value = self._amount_check("notify", value)
         lane = self._lane
         lo = cell.offset + 4 * at
-        lane.pending = ("notify", cell.number, peer, lo, lo + 4)
+        window = cell.number
+        lane.pending = ("notify", window, peer, lo, lo + 4)
         sim = self._sim
         sim.point(lane)
         adds = op == 0  # NotifyOp.AtomicAdd
@@ -175,11 +178,11 @@ class OneSided(EntryChecks):
             self._mode("notify", "op", op, NotifyOp)
         number = sim.issued
         signal = InFlight(
-            number, "add" if adds else "set", lane, peer, cell.number, cell.regions[peer],
+            number, "add" if adds else "set", lane, peer, window, cell.regions[peer],
             cell.start + 4 * at, 4, value, lane.fence_mark, self._code, self._lasti,
         )
         self._events.append(
-            (self._owner, "notify", cell.number, peer, lo, lo + 4,
+            (self._owner, "notify", window, peer, lo, lo + 4,
              value if adds else ("set", value), number, self._code, self._lasti)
         )
         sim.issue(signal, ordered=True)

@@ -28,13 +28,14 @@ from harness.record import VALUE_BYTES_MAX, Call
 class RankState:
     """What the lanes of one rank have in common.
 
-    opened, syncs: windows by group and name, and syncs by group, so far. calls: collective calls in
-    order. lanes: the rank as each of its lanes sees it.
+    counts: windows by group and name, and syncs by group (without a name), so far. calls: collective
+    calls in order. lanes: the rank as each of its lanes sees it.
     """
 
+    __slots__ = ("calls", "counts", "lanes")
+
     def __init__(self) -> None:
-        self.opened: dict[tuple[tuple[int, ...], str], int] = {}
-        self.syncs: dict[tuple[int, ...], int] = {}
+        self.counts: dict[tuple[tuple[int, ...], str | None], int] = {}
         self.calls: list[Call] = []
         self.lanes: list[SimulatedRank] = []
 
@@ -74,9 +75,9 @@ class SimulatedRank(OneSided):
         members = self._members(f"window {name!r}", group) if group is not None else ()
         dims = normal_shape(shape, f"window {name!r}", self.index)
         self._dtype_check(f"window {name!r}", dtype)
-        opened = self._state.opened
-        occurrence = opened.get((members, name), 0)
-        opened[members, name] = occurrence + 1
+        counts = self._state.counts
+        occurrence = counts.get((members, name), 0)
+        counts[members, name] = occurrence + 1
         key = (members, name, occurrence)
         lane = self._lane
         lane.pending = ("window_arrive",)
@@ -292,8 +293,8 @@ class SimulatedRank(OneSided):
         self._sim.point(lane)
         self._called(name, "", members)
         self._event("sync_arrive", -1, self.index, 0, 0, members or None)
-        count = self._state.syncs.get(members, 0) + 1
-        self._state.syncs[members] = count
+        count = self._state.counts.get((members, None), 0) + 1
+        self._state.counts[members, None] = count
         self._meet(("sync", members, count), name, -1, members)
 
     def _barrier(self, group: Group | None) -> None:

@@ -32,6 +32,14 @@ class SharedWindows:
         self.names.append((kind, name, shape, dtype))
         return len(self.regions) - 1
 
+    def intact(self) -> bool:
+        """Whether every guard holds what it held."""
+        for regions in self.regions:
+            for region in regions:
+                if region is not None and not region.intact():
+                    return False
+        return True
+
     def __iter__(self) -> Iterator[Region]:
         """Every region once."""
         for regions in self.regions:

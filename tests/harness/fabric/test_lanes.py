@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 
@@ -295,3 +297,21 @@ def test_a_cycle_of_lanes():
     found = outcome(lanes_in_a_circle).findings
     assert [f.name for f in found] == ["deadlock/cycle"]
     assert "rank 0 lane 0, rank 1 lane 0 wait for each other" in found[0].message
+
+
+def test_a_world_of_lanes_goes_when_its_run_is_over():
+    """No reference cycle keeps it for the garbage collector."""
+
+    def program(rank):
+        rank.window(f"w{rank.lane}", 1, torch.int32)
+        rank.barrier() if rank.lane == 0 else rank.quiet()
+
+    with_lanes(program)
+    gc.collect()
+    gc.disable()
+    try:
+        with_lanes(program)
+        with_lanes(program, lanes=1)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
