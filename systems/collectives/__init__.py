@@ -1,7 +1,8 @@
 """The collectives' ladder: one rung a file, each built on what the rungs before it showed.
 
 hello_rank, programming_model, window_buffer, barrier, remote_load_store, put_get,
-dynamic_rank_count, allreduce_mesh.
+dynamic_rank_count, allreduce_mesh, allreduce_twophase, allreduce_ring, allreduce_builtin, broadcast,
+allgather, reduce_scatter, alltoall with alltoallv, together.
 
 A rung is a rank program made of small named functions (a mutant replaces exactly one of them), a
 host program and a plain-torch reference. Every rung is correct under relaxed delivery for one

@@ -36,16 +36,35 @@ PITFALLS = {
     "bytes against rank count": "window_buffer.bytes_against_rank_count",
     "dispatch loop too short": "dynamic_rank_count.dispatch_loop_too_short",
     "card taken for a rank": "hello_rank.device_id_as_rank",
+    "two barriers on one row": "allreduce_twophase.two_barriers_one_row",
+    "left neighbour by truncating modulo": "allreduce_ring.truncating_modulo",
+    "mesh's signal shape given to the ring": "allreduce_builtin.mesh_signals_for_ring",
+    "ring's signal shape given to the mesh": "allreduce_builtin.ring_signals_for_mesh",
+    "broadcast from one's own slice": "broadcast.own_slice",
+    "gathered into the wrong slot": "allgather.gathered_into_the_wrong_slot",
+    "own row left out of the reduction": "reduce_scatter.own_row_left_out",
+    "source and result in one window": "alltoall.source_and_result_in_one_window",
+    "one window for two signal layouts": "together.one_window_for_two_layouts",
 }
 
 # Mutants that pass the default run of their smallest world: one deviation that shows each of them.
 SHOWN_BY = {
+    "allgather.credit_overtakes_row": Hold(0),
+    "allgather.credits_still_in_flight": Hold(6),
+    "allreduce_twophase.chunks_overtaken": Hold(0),
+    "alltoall.fence_for_quiet": Hold(1),
+    "alltoall.not_settled": Hold(0),
+    "alltoall.places_move_with_the_size": Hold(8),
+    "alltoallv.arrival_overtakes_block": Hold(0),
+    "alltoallv.count_read_before_arrival": Hold(1),
+    "alltoallv.places_move_with_the_size": Hold(8),
     "barrier.fence_for_quiet": Hold(0),
     "put_get.put_without_wait": Hold(0),
     "put_get.notify_overtakes_put": Hold(0),
     "put_get.get_without_quiet": Hold(7),
     "remote_load_store.load_before_sent": Hold(0),
     "remote_load_store.sync_without_quiet": Hold(0),
+    "together.credit_kept": Hold(2),
 }
 
 
