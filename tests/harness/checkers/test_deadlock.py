@@ -161,6 +161,48 @@ def test_overshoot_names_the_notify_that_passed_the_value(judge):
 
 
 @made
+def data_over_a_flag(rank) -> None:
+    """Rank 0's data is stored over the flag that it had Set, before rank 1 has looked."""
+    cell = rank.window("sig", 1, INT)
+    if rank.index == 0:
+        rank.notify(cell, 1, 0, 1, op=NotifyOp.Set)
+        rank.fence()
+        rank.put(cell, 1, torch.tensor([7], dtype=INT))
+        rank.quiet()
+    rank.sync()
+    if rank.index == 1:
+        rank.wait(cell, 0, 1, cmp=WaitCmp.Eq)
+
+
+def test_data_over_a_flag_is_no_overshoot(judge):
+    """No epoch that grows would help here, so it must not be called so."""
+    finding = only(judge(data_over_a_flag, 2), "deadlock/overwritten_signal")
+    assert finding.rank == 0
+    assert "(put 7, event" in finding.message
+    assert "overwrote the 1 that rank 0's notify #0" in finding.message
+
+
+@made
+def data_beside_an_overshoot(rank) -> None:
+    """The notifies alone go past 1; what data does to the cell before them is not to blame."""
+    cell = rank.window("sig", 1, INT)
+    if rank.index == 0:
+        rank.put(cell, 1, torch.tensor([0], dtype=INT))
+        rank.quiet()
+        rank.notify(cell, 1, 0, 1)
+        rank.notify(cell, 1, 0, 1)
+        rank.quiet()
+    rank.sync()
+    if rank.index == 1:
+        rank.wait(cell, 0, 1, cmp=WaitCmp.Eq)
+
+
+def test_notifies_that_pass_the_value_are_an_overshoot_whatever_data_was_there(judge):
+    finding = only(judge(data_beside_an_overshoot, 2), "deadlock/overshoot")
+    assert "from 1 to 2" in finding.message
+
+
+@made
 def set_barrier(rank) -> None:
     cell = rank.window("sig", 1, INT)
     for peer in range(rank.size):
