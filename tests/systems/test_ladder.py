@@ -1,4 +1,7 @@
-"""The rungs are right: for 1 to 8 ranks, on any schedule, with any sizes, round after round."""
+"""The rungs and the field's protocols are right, round after round.
+
+For 1 to 8 ranks, on any schedule, with any sizes.
+"""
 
 from collections import Counter
 
@@ -29,10 +32,24 @@ LADDER = (
     "alltoallv",
     "together",
 )
+# Protocols that are no rungs: the right forms of what went wrong in the field.
+FIELD = (
+    "credit_barrier",
+    "dissemination",
+    "pipeline",
+    "groups",
+    "scratch",
+    "stages",
+    "domain",
+    "admission",
+    "shards",
+    "far_offsets",
+    "channels",
+)
 WORLDS = range(1, 9)
 SIZES = ((4, 7), (7, 4), (1,), (64, 1, 33), (2, 7, 3))
 
-rungs = pytest.mark.parametrize("rung", LADDER)
+rungs = pytest.mark.parametrize("rung", LADDER + FIELD)
 worlds = pytest.mark.parametrize("ranks", WORLDS)
 holds = st.builds(Hold, op=st.integers(0, 120), until=st.integers(0, 40))
 preempts = st.builds(Preempt, at=st.integers(0, 300), to=st.integers(0, 7))
@@ -67,6 +84,13 @@ def assert_right(outcome: Outcome) -> None:
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_right_in_the_default_run(rung, ranks, sizes):
     assert_right(run(plan_of(rung, ranks, sizes)))
+
+
+@rungs
+@worlds
+def test_right_with_its_own_defaults(rung, ranks):
+    scenario = registry.find(f"collectives.{rung}")
+    assert_right(run(Plan(scenario=scenario.name, params=scenario.params(), ranks=ranks), races=True))
 
 
 @rungs
@@ -172,7 +196,7 @@ def test_credits_are_given_back_to_the_last_one(rung, credits, ranks):
 
 def test_the_ladder_is_registered_whole():
     known = [name for name in registry.scenarios() if name.startswith("collectives.")]
-    assert sorted(known) == sorted(f"collectives.{rung}" for rung in LADDER)
+    assert sorted(known) == sorted(f"collectives.{rung}" for rung in LADDER + FIELD)
 
 
 def test_a_mesh_of_four_stays_small_enough_to_explore():
