@@ -1,9 +1,9 @@
 """Why a read came at the wrong time, as far as the record proves it: a row of the table of causes
 and the lines of evidence for it.
 
-A notify overtook a put when the reader waited on the notify's cell and saw it, both went from one
-rank to the reader, the put first, and no fence of that rank stands between them. Not modelled:
-chains of notifies through third ranks; those are `in_flight` or `not_begun`.
+A notify, or another put's signal, overtook a put when the reader waited on its cell and saw it, both
+went from one rank to the reader, the put first, and no fence of that rank stands between them. Not
+modelled: chains of notifies through third ranks; those are `in_flight` or `not_begun`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def _overtaken(run: Run, proof: Proof, reader: int) -> Cause | None:
                 f"{actor(run, event)} was delivered at event {index}, ahead of {actor(run, put)}: "
                 "no fence between them"
             )
-            return "overtaken", [why], [issued, index]
+            # A put_signal's own data comes before its signal, so the late put is another one.
+            kind = "announced_by_another" if signal.kind == "signal" else "overtaken"
+            return kind, [why], [issued, index]
     return None
 
 

@@ -178,7 +178,17 @@ class _Diagnosis:
             Deadlock.name, kind, culprit, message,
             sites=[blocked_site(self.blocked[lane]) for lane in lanes], evidence=lines,
             events=events, graph=graph(self.run, self.blocked, self.debts, lanes),
+            because=self._because(kind, first, events),
         )
+
+    def _because(self, kind: str, lane: int, events: tuple[int, ...]) -> str:
+        """Who spoilt a signal: its cell's owner, data, or (the table's usual row) another signal."""
+        if kind != "overwritten_signal" or not events:
+            return ""
+        spoiler = self.run.events[events[-1]]
+        if self.run.rank_of(spoiler) == self.blocked[lane].rank:
+            return "reset"
+        return "data_over_signal" if isinstance(spoiler.value, bytes) else ""
 
     def _message(self, kind: str, lane: int, lanes: list[int]) -> tuple[int, str, tuple[int, ...]]:
         blocked = self.blocked[lane]
@@ -227,7 +237,11 @@ class _Diagnosis:
                 f"{' each' if len(debt.debtors) > 1 else ''}, which is not enough"
             )
         most = max(counts.values())
-        return f"{ranks(gone)} notified it {times(counts[gone[0]])}, others {times(most)}"
+        fewer = sorted({counts[rank] for rank in gone}, reverse=True)
+        who = [ranks(rank for rank in gone if counts[rank] == count) for count in fewer]
+        told = [f"{named} {times(count)}" for named, count in zip(who[1:], fewer[1:], strict=True)]
+        told.insert(0, f"{who[0]} notified it {times(fewer[0])}")
+        return f"{' and '.join(told)}, others {times(most)}"
 
     def _line(self, blocked: Blocked) -> str:
         """Where a lane is blocked, who contributed and who did not."""

@@ -86,7 +86,9 @@ class Signals:
         if lost is not None or blocked.kind != "wait":
             return lost
         if blocked.compare == "==" and blocked.value > blocked.expected:
-            return self._overshoot(blocked)
+            past = self._past(blocked)
+            by_data = past is not None and not past.notifies
+            return (by_data and self._overwritten(blocked)) or self._overshoot(blocked, past)
         return self._overwritten(blocked) or self._elsewhere(blocked, debt)
 
     def _lost(self, blocked: Blocked) -> Direct | None:
@@ -104,11 +106,11 @@ class Signals:
                 return "lost_delivery", why, self.run.rank_of(event), (index,)
         return None
 
-    def _overshoot(self, blocked: Blocked) -> Direct:
-        past = next(
-            (w for w in self.cell(blocked).writes if w.after > blocked.expected),
-            None,
-        )
+    def _past(self, blocked: Blocked) -> Write | None:
+        """The first write that took the cell past the awaited value."""
+        return next((w for w in self.cell(blocked).writes if w.after > blocked.expected), None)
+
+    def _overshoot(self, blocked: Blocked, past: Write | None) -> Direct:
         if past is None:
             return "overshoot", "the cell is past the awaited value", blocked.rank, ()
         why = (
@@ -121,13 +123,14 @@ class Signals:
         """The last unawaited arrival that a Set, a put or a store replaced."""
         cell = self.cell(blocked)
         for before, write in reversed(list(zip(cell.writes, cell.writes[1:], strict=False))):
-            if write.how == "add" or not before.notifies or write.after > before.after:
+            if write.how == "add" or not before.notifies:
+                continue
+            spoilt = _holds(blocked, before.after) and not _holds(blocked, write.after)
+            if write.after > before.after and (write.notifies or not spoilt):
                 continue
             if any(before.index < index < write.index for index, _ in cell.waits):
                 continue
-            if before.rank == write.rank and not (
-                _holds(blocked, before.after) and not _holds(blocked, write.after)
-            ):
+            if before.rank == write.rank and not spoilt:
                 continue
             verb = "Set" if write.how == "set" else write.how
             why = (

@@ -162,6 +162,19 @@ BECAUSE: dict[str, tuple[str, str]] = {
         "the notify overtook the put that it announces: no fence stands between them",
         "rank.fence() between the put and its notify, or put_signal, which orders its own signal",
     ),
+    "announced_by_another": (
+        "the signal that released the reader was another put's, and says nothing about this one",
+        "a cell for each put in flight, or rank.fence() before the signal that is to tell of it",
+    ),
+    "reset": (
+        "a rank reset its own cell, and with it a signal that had come early",
+        "take back what was awaited with a notify of the negative amount, or reset where no peer can "
+        "signal yet",
+    ),
+    "data_over_signal": (
+        "data was written over a cell that held a signal",
+        "keep cells where no data lies, whatever the sizes of the messages",
+    ),
     "met_in_flight": (
         "the ranks met while the write was in flight: sync completes no one-sided operation",
         "quiet before the sync, or barrier, which is the two of them",

@@ -12,13 +12,15 @@ from msgspec import Meta, Struct
 
 from harness import values
 
+Sizes = Annotated[
+    tuple[Annotated[int, Meta(ge=1, le=64)], ...], Meta(min_length=1, max_length=3)
+]
+
 
 class Rounds(Struct, frozen=True, forbid_unknown_fields=True):
     """sizes: elements a rank (float32) of each round."""
 
-    sizes: Annotated[
-        tuple[Annotated[int, Meta(ge=1, le=64)], ...], Meta(min_length=1, max_length=3)
-    ] = (4, 7)
+    sizes: Sizes = (4, 7)
 
 
 def shared(tensor: torch.Tensor) -> torch.Tensor:

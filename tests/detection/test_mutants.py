@@ -2,12 +2,16 @@
 
 import random
 from collections.abc import Iterator
+from statistics import median
 
 import pytest
+import torch
 
 from harness import Hold, Plan, Preempt, registry, run
 from harness.finding import Outcome, Verdict
+from harness.hunt import Order, hunt
 from harness.scenario import Mutant, Scenario
+from systems.collectives import far_offsets
 
 MUTANTS = [
     (scenario, mutant)
@@ -36,11 +40,85 @@ PITFALLS = {
     "bytes against rank count": "window_buffer.bytes_against_rank_count",
     "dispatch loop too short": "dynamic_rank_count.dispatch_loop_too_short",
     "card taken for a rank": "hello_rank.device_id_as_rank",
+    "two barriers on one row": "allreduce_twophase.two_barriers_one_row",
+    "left neighbour by truncating modulo": "allreduce_ring.truncating_modulo",
+    "mesh's signal shape given to the ring": "allreduce_builtin.mesh_signals_for_ring",
+    "ring's signal shape given to the mesh": "allreduce_builtin.ring_signals_for_mesh",
+    "broadcast from one's own slice": "broadcast.own_slice",
+    "gathered into the wrong slot": "allgather.gathered_into_the_wrong_slot",
+    "own row left out of the reduction": "reduce_scatter.own_row_left_out",
+    "source and result in one window": "alltoall.source_and_result_in_one_window",
+    "one window for two signal layouts": "together.one_window_for_two_layouts",
 }
+
+# The families of bugs seen in the field (public reports, and pypto.md 5.4), and who covers each.
+FAMILIES = {
+    "sticky Set(1)/Ge(1) flag": (
+        "credit_barrier.sticky_flag", "allreduce_twophase.sticky_arrivals", "barrier.epoch_forgotten",
+        "stages.stage_never_cleaned",
+    ),
+    "epilogue returns too many credits": (
+        "credit_barrier.one_credit_too_many", "allgather.too_many_credits_returned",
+    ),
+    "epilogue returns too few credits": (
+        "credit_barrier.last_credit_kept", "allgather.credits_kept", "together.credit_kept",
+    ),
+    "reset by Set 0 races with an early add": ("credit_barrier.reset_by_set",),
+    "threshold grows faster than the adds": (
+        "barrier.threshold_grows_faster", "allreduce_builtin.all_calls_counted",
+    ),
+    "adds grow faster than the threshold": ("barrier.epoch_added",),
+    "Eq that can be overshot": ("credit_barrier.waits_for_exactly_one", "barrier.set_and_eq"),
+    "butterfly barrier, P not a power of two": (
+        "dissemination.butterfly", "dissemination.logarithm_rounded_down",
+    ),
+    "one cumulative counter for several chunks": (
+        "pipeline.one_counter_for_all_chunks", "alltoall.one_counter_for_all_sources",
+    ),
+    "two groups share a slot": ("groups.groups_share_a_slot",),
+    "numbers of another group": ("groups.place_for_number",),
+    "flag area moves with the message size": ("scratch.flags_move_with_the_size",),
+    "stage cleaned while a fast peer filled it": ("stages.next_stage_cleaned",),
+    "window zeroed after it became visible": ("domain.pad_zeroed_after_it_was_visible",),
+    "missing read-complete barrier": (
+        "allgather.missing_read_barrier", "allreduce_mesh.missing_second_barrier",
+        "reduce_scatter.readers_not_awaited", "broadcast.readers_not_awaited",
+    ),
+    "rank-local early exit skips a collective": (
+        "admission.own_room_decides", "allreduce_twophase.empty_chunk_returns_early",
+        "reduce_scatter.empty_chunk_leaves_early",
+    ),
+    "wrong neighbour, hidden at P = 2": (
+        "allreduce_ring.announces_to_left", "allreduce_mesh.neighbours_only",
+    ),
+    "only rank 0 loads": ("shards.only_rank_zero_loads",),
+    "rank argument left at its default": (
+        "shards.rank_left_at_its_default", "together.root_left_at_its_default",
+    ),
+    "32-bit element offset": (
+        "far_offsets.signed_offset_wraps", "far_offsets.unsigned_offset_wraps",
+    ),
+    "bound check on the wrong side": ("channels.limit_multiplied",),
+    "strided input treated as dense": ("shards.strided_read_as_dense",),
+    "first ring read has nothing to wait for": ("allreduce_ring.first_pull_unguarded",),
+}
+HIDDEN_AT_TWO = "wrong neighbour, hidden at P = 2"
 
 # Mutants that pass the default run of their smallest world: one deviation that shows each of them.
 SHOWN_BY = {
+    "allgather.credit_overtakes_row": Hold(0),
+    "allgather.credits_still_in_flight": Hold(6),
+    "allreduce_twophase.chunks_overtaken": Hold(0),
+    "alltoall.fence_for_quiet": Hold(1),
+    "alltoall.not_settled": Hold(0),
+    "alltoall.places_move_with_the_size": Hold(8),
+    "alltoallv.arrival_overtakes_block": Hold(0),
+    "alltoallv.count_read_before_arrival": Hold(1),
+    "alltoallv.places_move_with_the_size": Hold(8),
     "barrier.fence_for_quiet": Hold(0),
+    "groups.groups_share_a_slot": Hold(0),
+    "pipeline.one_counter_for_all_chunks": Hold(0),
+    "scratch.flags_move_with_the_size": Hold(0),
     "put_get.put_without_wait": Hold(0),
     "put_get.notify_overtakes_put": Hold(0),
     "put_get.get_without_quiet": Hold(7),
@@ -48,6 +126,7 @@ SHOWN_BY = {
     "two_lanes.fence_is_the_other_lanes": Hold(0),
     "two_lanes.credit_before_the_copy": Preempt(52, 0),
     "remote_load_store.sync_without_quiet": Hold(0),
+    "together.credit_kept": Hold(2),
 }
 
 
@@ -147,3 +226,42 @@ def test_planting_leaves_the_twin_as_it_was(scenario, mutant):
 def test_every_pitfall_has_its_mutant():
     known = {f"{s.name}.{m.name}" for s, m in MUTANTS}
     assert {f"collectives.{name}" for name in PITFALLS.values()} <= known
+
+
+def test_every_family_of_the_field_names_mutants_that_exist():
+    known = {f"{s.name}.{m.name}": m for s, m in MUTANTS}
+    for family, names in FAMILIES.items():
+        assert names, family
+        for name in names:
+            assert f"collectives.{name}" in known, f"{family}: {name}"
+    for name in FAMILIES[HIDDEN_AT_TWO]:
+        assert known[f"collectives.{name}"].ranks == 3
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_hunt_finds_each_family_in_few_plans(family):
+    """In every world from the smallest on, which says more than root seeds do: the first plans of a
+    hunt are the same for all of them. Whatever it finds first counts, a race that is yet to show too."""
+    for name in FAMILIES[family]:
+        module, _, bug = name.partition(".")
+        scenario = registry.find(f"collectives.{module}")
+        smallest, largest = scenario.mutants[bug].ranks, scenario.ranks[1]
+        hunts = [
+            hunt(Order(scenario, ranks, bug=bug, ranks=(ranks, ranks), plans_max=30))
+            for ranks in range(smallest, largest + 1)
+        ]
+        assert all(found.finding for found in hunts)
+        assert median(found.statistics.plans for found in hunts) <= 3
+
+
+def test_an_offset_beyond_two_to_the_31_is_exact_and_its_mutants_wrap():
+    mutants = registry.find("collectives.far_offsets").mutants
+    signed = mutants["signed_offset_wraps"].replacement
+    unsigned = mutants["unsigned_offset_wraps"].replacement
+    for tokens, width in ((65536, 32768), (65536, 65536), (131072, 131072), (46341, 46341)):
+        for source in range(8):
+            exact = source * tokens * width
+            assert far_offsets.offset(source, tokens, width) == exact
+            as_32_bits = torch.tensor(exact, dtype=torch.int64).to(torch.int32).item()
+            assert signed(source, tokens, width) == as_32_bits
+            assert unsigned(source, tokens, width) == as_32_bits % 2**32

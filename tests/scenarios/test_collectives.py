@@ -20,12 +20,61 @@ BY_HAND = {
     "dynamic_rank_count": ([[[1, 2]] * 2], [[[1, 65, 2, 66, 3, 67]] * 3]),
     "allreduce_mesh": ([[[3]] * 2], [[[6, 198]] * 3]),
     "two_lanes": ([[[1, 2]] * 2], [[[1, 65, 2, 66, 3, 67]] * 3]),
+    "allreduce_twophase": ([[[3]] * 2], [[[6, 198]] * 3]),
+    "allreduce_ring": ([[[3]] * 2], [[[6, 198]] * 3]),
+    # 1/2 * 4; 1/2 * 4 * -1/8 and -8 * 1/2 * 4
+    "allreduce_builtin": ([[[2]] * 2], [[[-0.25, -16]] * 3]),
+    "broadcast": ([[[2]] * 2], [[[2, 66]] * 3]),
+    "allgather": ([[[1, 2]] * 2], [[[1, 65, 2, 66, 3, 67]] * 3]),
+    # Chunk 0 is empty: floor(1 / 2) and floor(2 / 3) are 0.
+    "reduce_scatter": ([[[0], [3]]], [[[0, 0], [6, 0], [0, 198]]]),
+    "alltoall": (
+        [[[1, 2], [65, 66]]],
+        [[
+            [1, 65, 2, 66, 3, 67],
+            [129, 193, 130, 194, 131, 195],
+            [257, 321, 258, 322, 259, 323],
+        ]],
+    ),
+    # Counts by source and target: 1 0, 0 1; then 2 1 0, 1 0 2, 0 2 1.
+    "alltoallv": (
+        [[[1, 0], [2, 0]]],
+        [[[1, 65, 2, 0, 0, 0], [129, 3, 67, 0, 0, 0], [66, 130, 131, 0, 0, 0]]],
+    ),
+    "credit_barrier": ([[[1, 2]] * 2], [[[1, 65, 2, 66, 3, 67]] * 3]),
+    "dissemination": ([[[1, 2]] * 2], [[[1, 65, 2, 66, 3, 67]] * 3]),
+    "pipeline": ([[[2], [1]]], [[[3, 67], [1, 65], [2, 66]]]),
+    # Ranks 0 and 1, then 1 alone; ranks 0 and 2, then 1 and 2.
+    "groups": (
+        [[[1, 2, 0, 0], [1, 2, 2, 0]]],
+        [[
+            [1, 65, 3, 67, 0, 0, 0, 0, 0, 0, 0, 0],
+            [0, 0, 0, 0, 0, 0, 2, 66, 3, 67, 0, 0],
+            [1, 65, 3, 67, 0, 0, 2, 66, 3, 67, 0, 0],
+        ]],
+    ),
+    "scratch": ([[[1, 2]] * 2], [[[1, 65, 2, 66, 3, 67]] * 3]),
+    "stages": ([[[1, 2]] * 2], [[[1, 65, 2, 66, 3, 67]] * 3]),
+    "domain": ([[[1, 2]] * 2], [[[1, 65, 2, 66, 3, 67]] * 3]),
+    # Room for 0 and 1 requests; for 1, 2 and 1.
+    "admission": ([[[0]] * 2], [[[1, 0]] * 3]),
+    "shards": (
+        [[[1, 2, 3, 65, 66, 67]] * 2],
+        [[[
+            1, 65, 2, 66, 3, 67, 129, 193, 130, 194, 131, 195, 257, 321, 258, 322, 259, 323,
+        ]] * 3],
+    ),
+    "far_offsets": ([[[1, 2]] * 2], [[[1, 65, 2, 66, 3, 67]] * 3]),
+    "channels": ([[[2], [1]]], [[[3, 67], [1, 65], [2, 66]]]),
+    # The root is rank 1. The sums are 1 + 2 + 2 * 2 and 6 + 3 * 2, 198 + 3 * 66.
+    "together": ([[[8, 9]] * 2], [[[13, 461, 14, 462, 15, 463]] * 3]),
 }
 
 
 def observed(rung: str, ranks: int, n: int) -> list[list[list[float]]]:
     """The rows by rank of each label, in the order in which the host returns the labels."""
-    plan = Plan(scenario=f"collectives.{rung}", params=Rounds(sizes=(n,)), ranks=ranks)
+    scenario = registry.find(f"collectives.{rung}")
+    plan = Plan(scenario=scenario.name, params=scenario.params(sizes=(n,)), ranks=ranks)
     return [[row.tolist() for row in rows] for rows in run(plan).run.observed.values()]
 
 
@@ -40,7 +89,7 @@ def test_results_are_those_worked_out_by_hand(rung):
 def test_the_reference_gives_the_same(rung):
     scenario = registry.find(f"collectives.{rung}")
     for ranks, n, wanted in ((2, 1, BY_HAND[rung][0]), (3, 2, BY_HAND[rung][1])):
-        given = scenario.reference(Rounds(sizes=(n,)), ranks)
+        given = scenario.reference(scenario.params(sizes=(n,)), ranks)
         assert [[row.tolist() for row in rows] for rows in given.values()] == wanted
 
 

@@ -55,3 +55,29 @@ def fence_for_quiet(rank: Rank) -> None:
     Finding: integrity/unwritten_memory, with that put held back. Smallest world: 3.
     """
     rank.fence()
+
+
+@mutant(of=twin.arrive_and_wait, expects="integrity/stale_value", ranks=2)
+def epoch_added(rank: Rank, arrivals: Window, epoch: int) -> None:
+    """An arrival adds the epoch where it should add 1, so the count runs ahead of the threshold.
+
+    The first two uses still wait; from the third on what is there suffices. Source: the review of pypto
+    pull request 1829. Finding: integrity/stale_value. Smallest world: 2.
+    """
+    for peer in range(rank.size):
+        if peer != rank.index:
+            rank.notify(arrivals, peer, 0, epoch)
+    rank.wait(arrivals, 0, epoch * (rank.size - 1))
+
+
+@mutant(of=twin.arrive_and_wait, expects="deadlock/cycle", ranks=2)
+def threshold_grows_faster(rank: Rank, arrivals: Window, epoch: int) -> None:
+    """The threshold sums up all epochs so far, though each of them adds 1.
+
+    Source: pypto.md 5.4, pattern 5. Finding: deadlock/cycle, all wait in the second use. Smallest
+    world: 2.
+    """
+    for peer in range(rank.size):
+        if peer != rank.index:
+            rank.notify(arrivals, peer, 0, 1)
+    rank.wait(arrivals, 0, epoch * (epoch + 1) // 2 * (rank.size - 1))

@@ -40,6 +40,27 @@ def test_a_notify_that_overtook_its_put_is_cited_with_it(judge):
     assert finding.rank == 1
 
 
+@scenario(reference=left, ranks=(1, 8))
+def one_counter_for_two_chunks(rank) -> torch.Tensor:
+    data, cell = rank.window("data", 2, F32), rank.window("sig", 1, INT)
+    own = values(rank.index, 2)
+    for chunk in range(2):
+        rank.put_signal(data, (rank.index + 1) % rank.size, own[chunk : chunk + 1], chunk, cell, 0, 1)
+    chunks = []
+    for chunk in range(2):
+        rank.wait(cell, 0, chunk + 1)
+        chunks.append(rank.load(data, chunk, 1))
+    return torch.cat(chunks)
+
+
+def test_the_signal_of_another_put_is_no_notify_without_a_fence(judge):
+    """A put_signal orders its own signal, which is what the remedy for a notify would recommend."""
+    cause, finding, text = because(judge, one_counter_for_two_chunks, 2, Hold(0))
+    assert cause == "announced_by_another"
+    assert "ahead of rank 0's put_signal #0 at" in text
+    assert finding.rank == 1
+
+
 @scenario(reference=lambda size: [values(0, 2)] * size, ranks=(3, 3))
 def through_a_third(rank) -> torch.Tensor:
     """Rank 0 puts to rank 1 and tells rank 2, which tells rank 1: a fence does not cover that."""

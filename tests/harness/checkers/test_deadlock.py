@@ -147,6 +147,25 @@ def test_a_lane_that_waits_for_a_blocked_lane_is_not_the_root(judge):
 
 
 @made
+def two_too_many_taken_back(rank) -> None:
+    cell = rank.window("sig", rank.size, INT)
+    for _ in range(2):
+        for peer in range(rank.size):
+            rank.notify(cell, peer, rank.index, 1)
+        for peer in range(rank.size):
+            rank.wait(cell, peer, 1)
+        for peer in range(rank.size):
+            rank.notify(cell, rank.index, peer, -2)
+        rank.quiet()
+
+
+def test_ranks_that_notified_differently_often_are_not_said_to_be_alike(judge):
+    finding = only(judge(two_too_many_taken_back, 4), "deadlock/missing_notify")
+    assert "'sig'[0] = 0, awaited >= 1; " in finding.message
+    assert "rank 1 notified it once and ranks 2 and 3 never, others twice" in finding.message
+
+
+@made
 def overshoot(rank) -> None:
     cell = rank.window("sig", 1, INT)
     notify_all(rank, cell)
@@ -158,6 +177,49 @@ def test_overshoot_names_the_notify_that_passed_the_value(judge):
     assert "from 1 to 2" in finding.message
     assert finding.events
     assert judge(overshoot, 2).findings == ()
+
+
+@made
+def data_over_a_flag(rank) -> None:
+    """Rank 0's data is stored over the flag that it had Set, before rank 1 has looked."""
+    cell = rank.window("sig", 1, INT)
+    if rank.index == 0:
+        rank.notify(cell, 1, 0, 1, op=NotifyOp.Set)
+        rank.fence()
+        rank.put(cell, 1, torch.tensor([7], dtype=INT))
+        rank.quiet()
+    rank.sync()
+    if rank.index == 1:
+        rank.wait(cell, 0, 1, cmp=WaitCmp.Eq)
+
+
+def test_data_over_a_flag_is_no_overshoot(judge):
+    """No epoch that grows would help here, so it must not be called so."""
+    finding = only(judge(data_over_a_flag, 2), "deadlock/overwritten_signal")
+    assert finding.rank == 0
+    assert "(put 7, event" in finding.message
+    assert "overwrote the 1 that rank 0's notify #0" in finding.message
+    assert finding.cause == "data was written over a cell that held a signal"
+
+
+@made
+def data_beside_an_overshoot(rank) -> None:
+    """The notifies alone go past 1; what data does to the cell before them is not to blame."""
+    cell = rank.window("sig", 1, INT)
+    if rank.index == 0:
+        rank.put(cell, 1, torch.tensor([0], dtype=INT))
+        rank.quiet()
+        rank.notify(cell, 1, 0, 1)
+        rank.notify(cell, 1, 0, 1)
+        rank.quiet()
+    rank.sync()
+    if rank.index == 1:
+        rank.wait(cell, 0, 1, cmp=WaitCmp.Eq)
+
+
+def test_notifies_that_pass_the_value_are_an_overshoot_whatever_data_was_there(judge):
+    finding = only(judge(data_beside_an_overshoot, 2), "deadlock/overshoot")
+    assert "from 1 to 2" in finding.message
 
 
 @made
@@ -173,6 +235,7 @@ def test_overwritten_signal_names_both_writers(judge):
     finding = only(judge(set_barrier, 3), "deadlock/overwritten_signal")
     assert "overwrote the 1 that rank" in finding.message
     assert "Set 1" in finding.message
+    assert finding.cause.startswith("several arrivals share a cell")
     assert judge(set_barrier, 2).findings == ()
 
 
@@ -194,6 +257,7 @@ def test_a_reset_that_erases_an_arrival_is_an_overwritten_signal(judge):
     finding = only(judge(reset_loses_arrival, 2), "deadlock/overwritten_signal")
     assert "store 0" in finding.message
     assert finding.rank == 0
+    assert finding.cause == "a rank reset its own cell, and with it a signal that had come early"
 
 
 @made

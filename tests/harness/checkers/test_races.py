@@ -14,7 +14,6 @@ from harness.checkers.races import Races
 from harness.fabric.execute import Job, execute
 from harness.run import execute_plan
 from harness.schedule.random_walk import RandomWalk
-from systems.collectives.rounds import Rounds
 
 _spec = importlib.util.spec_from_file_location(
     "race_programs", Path(__file__).with_name("race_programs.py")
@@ -77,12 +76,41 @@ RACY_MUTANTS = (
     "window_buffer.read_before_barrier", "hello_rank.identity_read_once",
     "two_lanes.both_lanes_send", "two_lanes.fence_is_the_other_lanes",
     "two_lanes.credit_not_awaited", "two_lanes.credit_before_the_copy",
+    "allreduce_twophase.two_barriers_one_row", "allreduce_twophase.chunks_overtaken",
+    "allreduce_twophase.sticky_arrivals", "allreduce_ring.announces_to_left",
+    "allreduce_ring.halves_share_rows", "allreduce_ring.first_pull_unguarded",
+    "allreduce_ring.credit_before_last_pull", "broadcast.read_before_staged",
+    "broadcast.readers_not_awaited",
+    "barrier.epoch_added", "credit_barrier.sticky_flag", "credit_barrier.last_credit_kept",
+    "credit_barrier.reset_by_set", "dissemination.butterfly", "dissemination.logarithm_rounded_down",
+    "domain.pad_zeroed_after_it_was_visible", "domain.released_before_the_last_row",
+    "far_offsets.unsigned_offset_wraps", "groups.groups_share_a_slot",
+    "pipeline.one_counter_for_all_chunks", "scratch.flags_move_with_the_size",
+    "stages.next_stage_cleaned",
+    "allgather.gathered_into_the_wrong_slot", "allgather.credit_overtakes_row",
+    "allgather.credits_kept", "allgather.credits_still_in_flight", "allgather.missing_read_barrier",
+    "reduce_scatter.round_forgotten", "reduce_scatter.readers_not_awaited",
+    "alltoall.source_and_result_in_one_window", "alltoall.transposed_place",
+    "alltoall.one_counter_for_all_sources", "alltoall.readers_not_awaited",
+    "alltoall.fence_for_quiet", "alltoall.not_settled", "alltoallv.arrival_overtakes_block",
+    "together.one_window_for_two_layouts", "together.counts_taken_for_credits",
+    "together.one_data_window", "together.credit_kept", "together.root_leaves_early",
+)
+# Those whose default run has a race in some worlds only: whether two blocks overlap follows from their
+# sizes (or whether an offset wraps to another rank's block, or a stray signal lands in what is read), a
+# reader that finds the next round's count has by that heard of the next round's block, and a rank leaves
+# its loop early only where there is room for a request.
+SOMETIMES_RACY = (
+    "alltoall.places_move_with_the_size", "alltoallv.places_move_with_the_size",
+    "alltoallv.readers_not_awaited", "admission.own_room_decides", "channels.limit_multiplied",
+    "far_offsets.signed_offset_wraps",
 )
 
 
 def rung(name, ranks, bug=None, *, seed=None, schedule=(), sizes=(4, 7)):
     scenario = registry.find(name)
-    plan = Plan(scenario=name, params=Rounds(sizes=sizes), ranks=ranks, bug=bug, schedule=schedule)
+    params = scenario.params(sizes=sizes)
+    plan = Plan(scenario=name, params=params, ranks=ranks, bug=bug, schedule=schedule)
     chooser = None if seed is None else RandomWalk(name, seed)
     return execute_plan(plan, scenario, chooser=chooser)
 
@@ -106,10 +134,19 @@ def test_a_racy_mutant_is_found_in_the_default_run(name):
             assert found(rung(scenario.name, ranks, bug, sizes=sizes))
 
 
+@pytest.mark.parametrize("name", SOMETIMES_RACY)
+def test_a_mutant_that_is_racy_in_some_worlds(name):
+    module, _, bug = name.partition(".")
+    worlds = [(ranks, sizes) for ranks in (2, 3) for sizes in ((4, 7), (7, 4), (1, 2))]
+    runs = [rung(f"collectives.{module}", ranks, bug, sizes=sizes) for ranks, sizes in worlds]
+    assert {bool(found(run)) for run in runs} == {True, False}
+
+
 def test_other_mutants_have_no_race():
     for scenario in map(registry.find, RUNGS):
         for mutant in scenario.mutants.values():
-            if f"{scenario.name.partition('.')[2]}.{mutant.name}" not in RACY_MUTANTS:
+            name = f"{scenario.name.partition('.')[2]}.{mutant.name}"
+            if name not in RACY_MUTANTS + SOMETIMES_RACY:
                 for ranks in (mutant.ranks, mutant.ranks + 1):
                     assert found(rung(scenario.name, ranks, mutant.name)) == []
 
