@@ -147,11 +147,11 @@ class Afterwards:
     """What a blocked lane would do next, if what it waits for had come (fabric/afterwards.py).
 
     operations: by name. notifies: cells as (window, rank, byte offset).
-    arrives: it would come to the sync, barrier or window allocation that others are blocked in."""
+    arrives: the rendezvous it would come to, as (sync_arrive or window_arrive, group)."""
 
     operations: frozenset[str] = frozenset()
     notifies: frozenset[tuple[int, int, int]] = frozenset()
-    arrives: bool = False
+    arrives: frozenset[tuple[str, tuple[int, ...]]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +244,7 @@ class Run:
     _events: list[Event] | None = None
     _issued: dict[int, Event] | None = None
     dispatched: list[list[int]] = field(default_factory=list)  # by lane: where each dispatch began
+    programs: list[Any] = field(default_factory=list)  # by dispatch, what each rank ran
 
     @property
     def names(self) -> list[WindowRecord]:

@@ -43,8 +43,19 @@ class Cell:
     waits: list[tuple[int, Site]] = field(default_factory=list)
 
     def counts(self) -> Counter[int]:
-        """How often each rank notified it."""
-        return Counter(write.rank for write in self.writes if write.notifies)
+        """How often each rank notified it; taking something back is no notify that a wait awaits."""
+        return Counter(
+            write.rank for write in self.writes
+            if write.notifies and not (write.how == "add" and write.after < write.before)
+        )
+
+    def taken(self) -> Counter[int]:
+        """How much each rank took back."""
+        taken: Counter[int] = Counter()
+        for write in self.writes:
+            if write.how == "add" and write.after < write.before:
+                taken[write.rank] += write.before - write.after
+        return taken
 
     def value(self) -> int:
         """What the last write left there; cells start at zero."""

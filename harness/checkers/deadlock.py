@@ -115,9 +115,17 @@ class _Diagnosis:
         ended = {
             lane: self._plain(self.blocked[lane])
             for lane, debt in self.debts.items()
-            if any(rank not in self.stuck for rank in debt.debtors)
+            if any(rank not in self.stuck for rank in debt.debtors) and not self._to_come(lane)
         }
         return ended or self._knot()
+
+    def _to_come(self, lane: int) -> bool:
+        """Whether another blocked lane would notify the cell, which nobody has notified yet."""
+        blocked = self.blocked[lane]
+        return blocked.kind == "wait" and not self.signals.cell(blocked).counts() and any(
+            (blocked.window, blocked.rank, blocked.lo) in other.afterwards.notifies
+            for n, other in self.blocked.items() if n != lane
+        )
 
     @staticmethod
     def _plain(blocked: Blocked) -> str:
@@ -142,12 +150,16 @@ class _Diagnosis:
             return {n: self._plain(b) for n, b in self.blocked.items()}
         knot = sorted(reach[head] or {head})
         waits = [n for n in knot if self.blocked[n].kind == "wait"]
+        freed = all(self._freed_by(n, knot) for n in knot)
         if not waits:
+            if freed:
+                return dict.fromkeys(knot, "cycle")
             return {n: self._plain(self.blocked[n]) for n in knot}
         silent = [n for n in waits if not self._freed_by(n, knot)]
-        if silent or not all(self._freed_by(n, knot) for n in knot):
+        if silent or not freed:
             return dict.fromkeys(silent or waits, "missing_notify")
-        return dict.fromkeys(knot, "cycle")
+        behind = [n for n in waits if self.signals.left_behind(self.blocked[n])]
+        return dict.fromkeys(behind, "missing_notify") if behind else dict.fromkeys(knot, "cycle")
 
     def _freed_by(self, lane: int, knot: list[int]) -> list[int]:
         """The lanes of the knot that would do what `lane` waits for, once their own wait is over."""
@@ -155,7 +167,8 @@ class _Diagnosis:
         if blocked.kind == "wait":
             cell = (blocked.window, blocked.rank, blocked.lo)
             return [n for n in knot if cell in self.blocked[n].afterwards.notifies]
-        return [n for n in self._debtors(lane) if self.blocked[n].afterwards.arrives]
+        there = (lane_kind(blocked), blocked.group)
+        return [n for n in self._debtors(lane) if there in self.blocked[n].afterwards.arrives]
 
     # The finding ----------------------------------------------------------------------------------
 
@@ -216,11 +229,12 @@ class _Diagnosis:
     def _round(self, lanes: list[int]) -> str:
         """`rank 0 for ranks 1 and 2 at …; rank 1 for …`."""
         parts = []
+        in_it = {self.blocked[lane].rank for lane in lanes}
         for lane in lanes:
             b = self.blocked[lane]
             debtors = [
                 rank for rank in self.debts[lane].debtors
-                if rank != b.rank or not self._alone(rank)
+                if (rank != b.rank or not self._alone(rank)) and rank in in_it
             ]
             parts.append(f"{self.run.lane_name(lane)} for {ranks(debtors)} at {place(b.code, b.lasti)}")
         return "; ".join(parts)
@@ -255,6 +269,8 @@ class _Diagnosis:
         gave = ", ".join(f"rank {rank} {times(counts[rank])}" for rank in sorted(counts))
         owing = [rank for rank in debt.debtors if not counts[rank]]
         text += f"; contributed: {gave or 'no rank'}"
+        if taken := cell.taken():
+            text += "; taken back: " + ", ".join(f"rank {r} {taken[r]}" for r in sorted(taken))
         less = [rank for rank in debt.debtors if counts[rank] and not debt.even]
         if owing:
             text += "; not: " + ", ".join(f"rank {r} ({self._state(r)})" for r in owing)
@@ -274,3 +290,6 @@ class _Diagnosis:
         return "lost its peer" if rank in self.run.peers_lost else "returned"
 
 
+def lane_kind(blocked: Blocked) -> str:
+    """What a lane that would free this one must come to: a sync (of which barrier is one) or a window."""
+    return "sync_arrive" if blocked.kind in ("sync", "barrier") else f"{blocked.kind}_arrive"

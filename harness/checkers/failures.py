@@ -122,7 +122,8 @@ def stuck_at(run: Run, blocked: Blocked) -> str:
     if blocked.kind == "wait":
         return f"{text}: {cell_of(run, blocked)}"
     if blocked.compare == ">=":
-        return f"{text}: {blocked.value} of {blocked.expected} ranks arrived"
+        of = f" of group {list(blocked.group)}" if blocked.group else ""
+        return f"{text}: {blocked.value} of {blocked.expected} ranks{of} arrived"
     return text
 
 

@@ -2,9 +2,10 @@
 
 A cell whose counts are taken back (somebody adds a negative amount to it) comes back to where it was
 with each call of its program; a call is a dispatch. Amounts are summed over the operations that each
-dispatch issued, so the sums are the same on every schedule. A leak is a sum other than zero in a later
-dispatch than the first one. In a program of one dispatch it is more than what was given before its
-giver had waited for anything: first credits may well stay.
+dispatch issued, so the sums are the same on every schedule. What the first calls of each program leave
+may be credits that are to stay, or that another program takes back. A leak is what is left in the end
+beyond the most (below the least) of that. In one dispatch it is more than what was given before its
+giver had waited for any cell.
 
 Not modelled: cells that a Set, store or put writes (a reset makes up for what is left), credits given
 by a first dispatch and never taken back. Source: algorithms.md section 6.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from harness.checkers.wording import actor, elements, finding
@@ -50,7 +51,7 @@ def leaks(run: Run) -> Iterable[Finding]:
         counts = counted[key]
         if key in written or not counts.awaited or counts.back < 0:
             continue
-        found = _leaking(counts)
+        found = _leaking(counts, run.programs)
         if found is not None:
             yield _finding(run, key, counts, found)
             return
@@ -69,10 +70,9 @@ def _counted(run: Run) -> tuple[dict[Key, _Counts], set[Key]]:
                 written.add(key)
             else:
                 _add(run, counted[key], index, owner, value, first=owner not in waited)
-        elif kind in ("wait", "sync", "barrier"):
+        elif kind == "wait":
             waited.add(owner)
-            if kind == "wait":
-                counted[window, peer, lo].awaited = True
+            counted[window, peer, lo].awaited = True
         elif kind in ("store", "land") or (
             kind in ("deliver", "deliver_part") and type(value) is not int
         ):
@@ -96,15 +96,21 @@ def _add(run: Run, counts: _Counts, index: int, lane: int, value: int, *, first:
         counts.first += value
 
 
-def _leaking(counts: _Counts) -> int | None:
-    """The dispatch that leaks, or None."""
-    dispatches = sorted({*counts.given, *counts.taken})
-    total = sum(counts.net(dispatch) for dispatch in dispatches)
-    if not total:
-        return None
-    if dispatches == [0]:
+def _leaking(counts: _Counts, programs: Sequence[object]) -> int | None:
+    """The dispatch that leaks, or None. programs: by dispatch, what each rank ran."""
+    last = max((*counts.given, *counts.taken))
+    if len(programs) <= 1:
+        total = counts.net(0)
         return 0 if not 0 <= total <= counts.first else None
-    return next((d for d in dispatches if d > 0 and counts.net(d)), None)
+    most = least = held = 0
+    outside: list[int] = []
+    for dispatch in range(last + 1):
+        held += counts.net(dispatch)
+        if programs[dispatch] not in programs[:dispatch]:
+            most, least = max(most, held), min(least, held)
+        elif counts.net(dispatch) and not least <= held <= most:
+            outside.append(dispatch)
+    return outside[0] if outside and not least <= held <= most else None
 
 
 def _finding(run: Run, key: Key, counts: _Counts, dispatch: int) -> Finding:

@@ -139,8 +139,13 @@ def _of_tensor(run: Run) -> Finding:
     issue = run.events[begun]
     rank = run.rank_of(issue)
     version = f"its version counter went from {first.before} to {first.after}"
-    if first.writes and first.before == first.after:
-        version = "its version counter stands still: numpy or native code wrote it, or a view of it"
+    if first.before < 0:
+        version = "it has no version counter (inference mode)"
+    elif first.before == first.after:
+        version = (
+            "its version counter stands still: not torch, but numpy, native code or another operation "
+            "in flight wrote it"
+        )
     deed = "was written" if first.writes else "was read"
     needed = "fills" if issue.kind == "get_nbi" else "reads"
     return finding(

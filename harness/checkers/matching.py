@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from operator import itemgetter
 from typing import Any
 
 from harness.checkers.failures import real_failures
@@ -40,7 +39,7 @@ class Matching:
         members = group or range(run.ranks)
         by_rank = {r: [call for call in run.calls[r] if call[4] == group] for r in members}
         if any(len({call[5] for call in calls}) > 1 for calls in by_rank.values()):
-            by_rank = {r: sorted(calls, key=itemgetter(5, 0, 1)) for r, calls in by_rank.items()}
+            by_rank = {r: sorted(calls, key=_what) for r, calls in by_rank.items()}
         for index in range(max(map(len, by_rank.values()))):
             made = {r: calls[index] for r, calls in by_rank.items() if index < len(calls)}
             kinds = Counter(_what(call) for call in made.values())

@@ -69,9 +69,11 @@ class Signals:
             pairs = [(target, min(issuers)) for target, issuers in samples.items()]
             sources = {source for _, source in pairs}
             shifts = {(source - target) % size for target, source in pairs}
-            guess = sources if len(sources) == 1 else set()
+            thinkable = [sources] if len(sources) == 1 else []
             if len(shifts) == 1:
-                guess = guess | {(me + min(shifts)) % size}
+                thinkable.append({(me + min(shifts)) % size})
+            # Who has notified this cell tells which of the two it is.
+            guess = set().union(*(one for one in thinkable if one >= set(own)))
             guess = guess if to_itself else guess - {me}
             guess = guess & notifiers or guess
             if guess and guess >= set(own):
@@ -158,9 +160,10 @@ class Signals:
             if found is not None:
                 size = self.run.names[blocked.window].itemsize
                 there = elements(self.run, blocked.window, lo, lo + size)
+                awaits = "no wait is blocked" if self._awaited(cell) else "nobody awaits it"
                 why = (
                     f"{actor(self.run, found.event)} went to {there} on rank {target}, where "
-                    f"nobody awaits it: a surplus of {deficit}, exactly what is missing here"
+                    f"{awaits}: a surplus of {deficit}, exactly what is missing here"
                 )
                 return "wrong_cell", why, found.rank, (found.index,)
         return None
@@ -216,6 +219,16 @@ class Signals:
                 if amount == deficit:
                     return mine[-1]
         return None
+
+    def left_behind(self, blocked: Blocked) -> bool:
+        """Whether the same cell of every other rank was notified more often than the awaited one: in a
+        program that goes in step, what was left out here, and no circle."""
+        mine = self.cell(blocked).counts().total()
+        others = [
+            cell.counts().total() for cell in self.cells.in_window(blocked.window)
+            if cell.key[2] == blocked.lo and cell.key[1] != blocked.rank and self._awaited(cell)
+        ]
+        return bool(others) and min(others) > mine
 
     def idle_sets(self, blocked: Blocked) -> list[str]:
         """Notifies with Set that did not raise the awaited cell, where an add would have."""

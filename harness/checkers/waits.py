@@ -34,7 +34,8 @@ def _what(run: Run, node: Blocked) -> str:
     if node.kind == "wait":
         return f"wait {cell_of(run, node)}"
     if node.compare == ">=":
-        return f"{node.kind}, {node.value} of {node.expected} arrived"
+        of = f" of group {list(node.group)}" if node.group else ""
+        return f"{node.kind}{of}, {node.value} of {node.expected} arrived"
     if node.kind in ("quiet", "get"):
         return f"{node.kind}, {node.value} in flight"
     return node.kind

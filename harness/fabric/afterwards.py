@@ -53,9 +53,12 @@ def _one(simulation: Simulation, lane: Lane) -> Afterwards:
     following = own[1:]  # the first is the end of what it is blocked in
     kinds = {event[1] for event in following} | {str(lane.pending[0])}
     notifies = {event[2:5] for event in following if event[1] in ("notify", "signal")}
-    arrives = bool(kinds & {"sync_arrive", "window_arrive"})
+    arrives = {
+        (event[1], event[6] or ()) for event in following
+        if event[1] in ("sync_arrive", "window_arrive", "join_arrive")
+    }
     return Afterwards(
-        frozenset(CALLED.get(kind, kind) for kind in kinds), frozenset(notifies), arrives
+        frozenset(CALLED.get(kind, kind) for kind in kinds), frozenset(notifies), frozenset(arrives)
     )
 
 

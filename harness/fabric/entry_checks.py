@@ -195,6 +195,8 @@ class EntryChecks(Rank):
             )
         if value.device.type != "cpu":
             value = value.detach().cpu()
+        if value.is_neg() or value.is_conj():
+            value = value.detach().resolve_neg().resolve_conj()
         return string_at(value.data_ptr(), value.numel() * dst.itemsize)
 
 

@@ -107,14 +107,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
             simulation.failures.append(Failure(-1, -1, 0, error, text, code, lasti, "host"))
         if program is not None:
             _add_memory(program, windows)
-            for index, worker in _lanes(program):
-                dispatched.append([])
-                rank = SimulatedRank(
-                    index, job.ranks, interposer, simulation, windows, len(simulation.lanes),
-                    ranks[index],
-                )
-                queue = _queue(rank, program, windows, interposer, dispatched[-1])
-                rank._lane = simulation.add_lane(queue, index, worker)
+            _add_lanes(program, simulation, ranks, windows, interposer, dispatched)
             if job.watch:
                 with Watching(simulation):
                     simulation.run(when_blocked)
@@ -126,7 +119,6 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
     job.derived = simulation.derived
     run = _finish(job, simulation, ranks, windows, world, observed, interposer, blocked)
     run.dispatched = dispatched
-    run.touched = simulation.touched
     drew = simulation.ambient.drew
     simulation.release()
     for state in ranks:  # they know their lanes, which know them
@@ -149,6 +141,21 @@ def _add_memory(program: HostProgram, windows: SharedWindows) -> None:
             "host tensor", prepared.name, tuple(prepared.tensor.shape), prepared.tensor.dtype,
             regions,
         )
+
+
+def _add_lanes(
+    program: HostProgram, simulation: Simulation, ranks: list[RankState], windows: SharedWindows,
+    interposer: Interposer | None, dispatched: list[list[int]],
+) -> None:
+    """The world's lanes, in order."""
+    for index, worker in _lanes(program):
+        began: list[int] = []
+        dispatched.append(began)
+        rank = SimulatedRank(
+            index, program.size, interposer, simulation, windows, len(simulation.lanes), ranks[index]
+        )
+        queue = _queue(rank, program, windows, interposer, began)
+        rank._lane = simulation.add_lane(queue, index, worker)
 
 
 def _lanes(program: HostProgram) -> list[tuple[int, int]]:
@@ -262,6 +269,13 @@ def _memory(windows: SharedWindows, ranks: int) -> list[WindowRecord]:
     return records
 
 
+def _programs(program: HostProgram) -> list[Any]:
+    """By dispatch, what each rank ran; empty where there is one dispatch only."""
+    if len(program.queues[0]) < 2:
+        return []
+    return list(zip(*([one.program for one in queue] for queue in program.queues), strict=False))
+
+
 def _results(simulation: Simulation, ranks: int) -> list[Any]:
     """By rank, what its dispatches returned: a value each, or a list of one a lane; None if not all
     lanes ended."""
@@ -306,6 +320,8 @@ def _finish(
         operations=simulation.issued,
         ended=simulation.ended,
         livelock=[_blocked(lane, simulation, windows) for lane in simulation.polled],
+        touched=simulation.touched,
+        programs=_programs(world.recorded),
         private=[p.name for p in world.recorded.prepared.values() if p.private is not None],
     )
 

@@ -22,7 +22,7 @@ import torch
 
 from harness.fabric.lanes import Lane, Waiting
 from harness.fabric.memory import Region
-from harness.fabric.tensors import TensorUse
+from harness.fabric.tensors import TensorUse, overlap
 from harness.plan import Hold, Preempt
 from harness.record import VALUE_BYTES_MAX, Touched
 
@@ -139,6 +139,17 @@ class Deliveries(Waiting):
         if touched is not None:
             self.touched.append(touched)
 
+    def reading(self, lane: Lane, tensor: torch.Tensor, operation: str, code: Any, lasti: int) -> None:
+        """A lane's own operation reads a plain tensor: tell it of a get that is still to fill it."""
+        for use in self.uses.values():
+            if use.fills and overlap(tensor, use.region.data):
+                self.touched.append(
+                    Touched(
+                        use.number, len(self.events), f"before {use.stage}", use.version, use.version,
+                        writes=False, by=f"rank.{operation}", lane=lane.index, code=code, lasti=lasti,
+                    )
+                )
+
     def end_uses(self, lane: Lane) -> None:
         """The lane is quiet, or the run is over: its tensors are in use no more."""
         for use in lane.uses or ():
@@ -204,7 +215,7 @@ class Deliveries(Waiting):
         """All of a put whose data is known only now, or a piece of one that tears; the last one is its
         delivery."""
         region = op.target
-        if op.use is not None and not op.done_bytes:
+        if op.use is not None:
             self._look_at(op.use)
         first, end = op.done_bytes, next((c for c in op.cuts if c > op.done_bytes), op.nbytes)
         data = self._late_data(op, first, end)

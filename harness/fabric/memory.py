@@ -125,7 +125,7 @@ class Region:
         region = cls.__new__(cls)
         flat = tensor.detach().reshape(-1)
         region.data = flat  # keeps the storage alive
-        held: Any = flat.view(torch.uint8).numpy() if flat.numel() else b""
+        held: Any = flat.view(torch.uint8).numpy() if flat.numel() else bytearray()
         region.view = memoryview(held)
         region.nbytes = flat.numel() * flat.element_size()
         region.cells = region.view.cast("B").cast("i") if region.nbytes % 4 == 0 else None

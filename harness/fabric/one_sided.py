@@ -64,6 +64,8 @@ class OneSided(EntryChecks):
         else:
             data = self._tensor_bytes(operation, src, dst)
             nbytes = len(data)
+            if self._sim.uses:
+                self._sim.reading(self._lane, src, operation, self._code, self._lasti)
         size = dst.itemsize
         if at < 0 or at * size + nbytes > dst.nbytes:
             self._bounds(operation, dst, at, nbytes // size)

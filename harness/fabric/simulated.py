@@ -25,7 +25,6 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from harness.ambient import Ambient
@@ -36,6 +35,7 @@ from harness.fabric.choosing import Chooser, Choosing
 from harness.fabric.flight import InFlight
 from harness.fabric.frames import PACKAGE, user_frame
 from harness.fabric.lanes import POLL_OPERATIONS, Lane
+from harness.fabric.torch_modes import Modes, end, modes, set_modes
 from harness.plan import Hold, Preempt
 from harness.record import Failure
 
@@ -62,6 +62,8 @@ class Simulation(Choosing):
         self._starting = True
         self._interrupt: BaseException | None = None
         self._hub: greenlet = getcurrent()
+        self._modes = modes()  # of the thread, as the run finds them
+        self._guards: list[Any] = []
         self.ambient = Ambient(self.sleep, self.clock, swapping=swapping)
 
     # Running ------------------------------------------------------------------------------------
@@ -94,6 +96,7 @@ class Simulation(Choosing):
                     self._still_blocked(when_blocked)
             finally:
                 self._unwind()
+                end(self._modes, self._guards)
         if self._interrupt is not None:
             raise self._interrupt
 
@@ -114,7 +117,6 @@ class Simulation(Choosing):
 
     def _start(self) -> None:
         """Run each lane up to its first operation, in order."""
-        grad = torch.is_grad_enabled()
         for lane in self.lanes:
             lane.carrier = borrow()
             lane.carrier.job = self._job(lane)
@@ -125,8 +127,8 @@ class Simulation(Choosing):
             lane.carrier.greenlet.switch()
             if self.ambient.swapping:
                 self.ambient.leave(lane.stream)
-            if torch.is_grad_enabled() != grad:
-                torch._C._set_grad_enabled(grad)
+            if modes() != self._modes:
+                set_modes(self._modes, self._guards)
             if self.stopping:
                 return
         self._starting = self.gate = False
@@ -265,9 +267,9 @@ class Simulation(Choosing):
             and (lane.enabled or self._passes(lane))
         ):
             return
-        grad = torch.is_grad_enabled()
+        held = modes()
         self._hub.switch()
-        self._resumed(lane, grad=grad)
+        self._resumed(lane, held)
 
     def _passes(self, lane: Lane) -> bool:
         """A probed lane goes through what only its own operations could hold back."""
@@ -291,7 +293,7 @@ class Simulation(Choosing):
         self.probed = None
 
     def _switch(self, lane: Lane, following: Lane | None) -> None:
-        grad = torch.is_grad_enabled()
+        held = modes()
         swapping = self.ambient.swapping
         if swapping:
             self.ambient.leave(lane.stream)
@@ -302,11 +304,11 @@ class Simulation(Choosing):
             if swapping:
                 self.ambient.enter(following.stream)
             following.carrier.greenlet.switch()
-        self._resumed(lane, grad=grad)
+        self._resumed(lane, held)
 
-    def _resumed(self, lane: Lane, *, grad: bool) -> None:
-        if torch.is_grad_enabled() != grad:
-            torch._C._set_grad_enabled(grad)
+    def _resumed(self, lane: Lane, held: Modes) -> None:
+        if modes() != held:
+            set_modes(held, self._guards)
         if lane.inject is not None:
             self._raise_injected(lane)
 

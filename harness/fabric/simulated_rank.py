@@ -93,7 +93,7 @@ class SimulatedRank(OneSided):
             ]
             number = self._windows.add("window", name, dims, dtype, regions)
             self._windows.by_call[key] = number
-        self._event("window_arrive", number, self.index, 0, 0, None)
+        self._event("window_arrive", number, self.index, 0, 0, members or None)
         self._meet(("window", key), "window", number, members)
         handle = self.bind(number, dims, dtype, 0)
         return handle.shifted(byte_offset) if byte_offset else handle
@@ -183,6 +183,8 @@ class SimulatedRank(OneSided):
         if type(at) is not int:
             at = self._offset("store", at, dst)
         data = self._tensor_bytes("store", value, dst)
+        if self._sim.uses and isinstance(value, torch.Tensor):
+            self._sim.reading(self._lane, value, "store", self._code, self._lasti)
         size = dst.itemsize
         if at < 0 or at * size + len(data) > dst.nbytes:
             self._bounds("store", dst, at, len(data) // size)

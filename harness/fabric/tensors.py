@@ -8,7 +8,7 @@ The version tells whether torch wrote them.
 What that cannot see: reads; a write of the bytes that are there already; a write that is undone before
 anybody looks. `Watching` sees every torch operation on such memory, reads too, with the user's line;
 it is on in replay and explain. It does not see numpy, native code and operations on strided views that
-share no whole range with the tensor.
+share no whole range with the tensor. A tensor that was in flight cannot be resized in that run.
 """
 
 from __future__ import annotations
@@ -79,6 +79,11 @@ def as_buffer(windows: SharedWindows, rank: int, operation: str, tensor: torch.T
             f"rank {rank}: {operation} with a tensor on {tensor.device}: operations that stay in "
             "flight take CPU tensors, windows and buffers"
         )
+    if tensor.is_neg() or tensor.is_conj():
+        raise NonContiguous(
+            f"rank {rank}: {operation} with a tensor whose values are negated or conjugated lazily; "
+            "call .resolve_neg().resolve_conj()"
+        )
     if not tensor.is_contiguous():
         raise NonContiguous(
             f"rank {rank}: {operation} with a strided tensor, shape {list(tensor.shape)} strides "
@@ -117,7 +122,7 @@ class Watching(TorchDispatchMode):
     def _look(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for tensor, writes in _accesses(func, args, kwargs):
             for use in self._simulation.uses.values():
-                if (writes or use.fills) and _overlap(tensor, use.region.data):
+                if (writes or use.fills) and overlap(tensor, use.region.data):
                     code, lasti = user_frame_of(sys._getframe(2))
                     self._simulation.touched.append(
                         Touched(
@@ -131,7 +136,10 @@ class Watching(TorchDispatchMode):
 def _accesses(
     func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Iterator[tuple[torch.Tensor, bool]]:
-    """The tensors whose bytes an operation reads (False) or writes (True); views do neither."""
+    """The tensors whose bytes an operation reads (False) or writes (True); views do neither, nor do
+    operations that ask a tensor for its shape and dtype only."""
+    if (name := func.overloadpacket.__name__).endswith("_like") or name.startswith("new_"):
+        return
     for index, argument in enumerate(func._schema.arguments):
         value = args[index] if index < len(args) else kwargs.get(argument.name)
         alias = argument.alias_info
@@ -142,7 +150,7 @@ def _accesses(
                 yield tensor, alias is not None
 
 
-def _overlap(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+def overlap(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two CPU tensors share bytes; of a strided one only its whole extent is known."""
     if tensor.device.type != "cpu" or not tensor.numel() or not tensor.is_contiguous():
         return False

@@ -14,6 +14,9 @@ What a wait guarantees depends on which notifies can only come after it, hence o
 pass lets each wait know all that was delivered before it in this run, which is too much. Each further
 pass starts from the clocks of the one before and only takes away; it ends when no clock that was used
 ahead of its turn has changed. What is left holds on every schedule that takes the same branches.
+
+Not modelled: that another lane of a rank might have made its k-th sync; the lanes that met in this run
+are taken to meet always.
 """
 
 from __future__ import annotations

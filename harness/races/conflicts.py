@@ -15,7 +15,7 @@ from harness.races.clocks import Behind, Clocks, sent
 from harness.races.joins import Clock
 from harness.races.known import NONE, NOTHING
 from harness.races.shadow import Access, Memory
-from harness.races.steps import FLAG_DTYPE, GETS, PUTS, Steps
+from harness.races.steps import FLAG_DTYPE, FLAG_WINDOWS, GETS, PUTS, Steps
 from harness.record import DELIVERIES, FETCHED, WRITTEN, RawEvent, Run
 
 SHARED = -1  # the rank of memory that all ranks have in common
@@ -117,10 +117,14 @@ class Conflicts:
         rank = SHARED if access.window in self._shared else access.rank
         memory = self._memories[access.window, rank]
         for other in memory.touch(access, covered):
-            if access.kind == "read" and self._counts(other):
+            if self._polls(access, other) or self._polls(other, access):
                 continue
             yield Conflict(other, access)
 
-    def _counts(self, other: Access) -> bool:
-        """Whether a read beside it is a poll of cells: a notify on an int32 window."""
-        return other.kind in ("add", "set") and self._dtypes[other.window] == FLAG_DTYPE
+    def _polls(self, read: Access, other: Access) -> bool:
+        """Whether a read polls the cells that a notify beside it (not an atomic put) changes."""
+        return (
+            read.kind == "read" and other.kind in ("add", "set")
+            and self._dtypes[other.window] in FLAG_WINDOWS
+            and self.run.raw[self.steps.begun[other.op]][1] not in PUTS
+        )

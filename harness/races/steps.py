@@ -32,6 +32,7 @@ GETS = frozenset(("get_issue", "get_nbi"))
 ARRIVALS = frozenset(("sync_arrive", "window_arrive", "join_arrive"))
 MEETINGS = frozenset(("sync", "barrier", "window", "join"))
 FLAG_DTYPE = "int32"
+FLAG_WINDOWS = frozenset((FLAG_DTYPE, "uint8"))  # a window of bytes may be viewed as cells
 
 Key = tuple[int, int, int]  # window, rank, byte offset
 
@@ -76,7 +77,7 @@ class Steps:
         self._fences = [0] * count
         self._met: dict[object, int] = defaultdict(int)  # rendezvous so far, by rank and group
         self._meeting: list[object] = [None] * count  # by lane: the one it arrived at last
-        self._getting: list[dict[int, Step | None]] = [{} for _ in range(count)]
+        self._getting: list[dict[int, list[Step]]] = [{} for _ in range(count)]
         self._find_cells()
         self._by_memory: dict[tuple[int, int], list[tuple[int, Cell]]] = defaultdict(list)
         for (window, rank, lo), cell in sorted(self.cells.items(), key=lambda item: item[0]):
@@ -103,7 +104,7 @@ class Steps:
         names = self.run.names if flags else []
         for key in flags:
             known = names[key[0]]
-            if known.kind == "window" and known.dtype == FLAG_DTYPE and not any(
+            if known.kind == "window" and known.dtype in FLAG_WINDOWS and not any(
                 lo < key[2] + CELL_BYTES and key[2] < hi for lo, hi in wide.get(key[:2], ())
             ):
                 sets.append(key)
@@ -150,7 +151,7 @@ class Steps:
             self._issue(index, event)
         elif kind in GETS:
             self._sent(index, lane, Send(number, -1, 0, signal=False), ordered=False)
-            self._getting[lane][number] = None
+            self._getting[lane][number] = []
         elif kind == "deliver":
             write = self.writes.get(number)
             if write is not None:
@@ -212,7 +213,7 @@ class Steps:
         found = self._within(event)
         if hi - lo == CELL_BYTES and found:
             self.polls.add(index)
-        elif found and self.run.names[window].dtype != FLAG_DTYPE:
+        elif found and self.run.names[window].dtype not in FLAG_WINDOWS:
             return
         for at, cell in found:
             value = _int_at(event, at)
@@ -220,15 +221,20 @@ class Steps:
                 self.steps.append(Step("read", index, lane, (cell, value, False)))
 
     def _landing(self, index: int, event: RawEvent) -> None:
-        """A get of one cell alone: a poll that acquires when the get is complete."""
+        """A get of cells: a poll of each that acquires when the get is complete."""
         number = event[7]
         found = self._within(event)
-        if found and event[5] - event[4] == CELL_BYTES:
+        if not found:
+            return
+        if event[5] - event[4] == CELL_BYTES:
             self.polls.add(index)
-            value = _int_at(event, event[4])
-            lane = self.issuers[number]
-            if value is not None:
-                self._getting[lane][number] = Step("read", -1, lane, (found[0][1], value, False))
+        elif self.run.names[event[2]].dtype not in FLAG_WINDOWS:
+            return
+        lane = self.issuers[number]
+        self._getting[lane][number] = [
+            Step("read", -1, lane, (cell, value, False))
+            for at, cell in found if (value := _int_at(event, at)) is not None
+        ]
 
     def _completed(self, index: int, lane: int, kind: str) -> None:
         """A quiet completes all of its lane's operations, a get its own."""
@@ -241,9 +247,8 @@ class Steps:
             number = max(getting)
             done, polled = (number, 1), [getting.pop(number)]
         self.steps.append(Step("done", index, lane, done))
-        for step in polled:
-            if step is not None:
-                self.steps.append(step._replace(at=index))
+        for steps in polled:
+            self.steps += [step._replace(at=index) for step in steps]
 
     def _meet(self, index: int, event: RawEvent) -> None:
         lane, kind, window, rank = event[:4]

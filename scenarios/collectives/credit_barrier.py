@@ -14,7 +14,7 @@ scenario = Scenario(
         "dispatch_loop_too_short": "exceptions/dispatch_error",
         "dropped_fence": "integrity/unwritten_memory",
         "dropped_notify": "deadlock/missing_notify",
-        "dropped_quiet": "races/unordered_write",
+        "dropped_quiet": "integrity/stale_value|races/unordered_write",
         "duplicated_notify": "integrity/stale_value|deadlock/missing_notify|deadlock/signal_leak",
         "misaligned_base": "exceptions/misaligned",
         "missing_share_memory": "integrity/stale_private_memory",

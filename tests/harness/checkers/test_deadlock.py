@@ -159,10 +159,12 @@ def two_too_many_taken_back(rank) -> None:
         rank.quiet()
 
 
-def test_ranks_that_notified_differently_often_are_not_said_to_be_alike(judge):
+def test_what_was_taken_back_is_no_contribution_and_is_told(judge):
     finding = only(judge(two_too_many_taken_back, 4), "deadlock/missing_notify")
-    assert "'sig'[0] = 0, awaited >= 1; " in finding.message
-    assert "rank 1 notified it once and ranks 2 and 3 never, others twice" in finding.message
+    assert "'sig'[0] = 0, awaited >= 1; rank 0 notified it twice, which is not enough" in (
+        finding.message
+    )
+    assert "contributed: rank 0 twice; taken back: rank 0 2" in finding.evidence[0]
 
 
 @made

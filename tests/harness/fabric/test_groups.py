@@ -152,7 +152,7 @@ def test_matching_goes_by_group():
         ("matching/missing_call", 3), ("deadlock/missing_arrival", 3)
     ]
     assert "sync(group=[2, 3])" in found[0].message
-    assert "1 of 2 ranks arrived" in found[1].message
+    assert "1 of 2 ranks of group [2, 3] arrived" in found[1].message
     found = outcome(different_windows, 3).findings
     assert found[0].name == "matching/different_call"
     assert found[0].rank == 2
