@@ -66,12 +66,12 @@ def readers_not_awaited(rank: Rank, cells: Window, round: int) -> None:
     """
 
 
-@mutant(of=twin.tell_read, expects="deadlock/missing_notify", ranks=3)
+@mutant(of=twin.tell_read, expects="deadlock/missing_notify", ranks=2)
 def empty_chunk_leaves_early(rank: Rank, cells: Window, elements: int) -> None:
     """A rank whose chunk is empty returns at once: it has nothing to add up, so nothing to tell.
 
     Finding: deadlock/missing_notify, its peers wait for its word before they stage another row.
-    Smallest world: 3, one more than the row has elements.
+    Smallest world: 2, one more than the row has elements.
     """
     if elements:
         twin.tell(rank, cells, twin.READ)
