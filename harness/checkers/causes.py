@@ -12,6 +12,7 @@ from harness.checkers.reads import Proof
 from harness.checkers.wording import actor, elements
 from harness.record import Event, Run
 
+_WRITES = frozenset(("deliver", "deliver_part", "store", "land"))
 _SYNCHRONISES = frozenset(("wait", "sync", "barrier", "window"))
 
 
@@ -24,7 +25,7 @@ def cause_of(run: Run, proof: Proof) -> Cause:
     if write is None:
         return "never_written", [], []
     if proof.late:
-        return "reused", [], []
+        return _replaced(run, proof)
     reader, writer = run.rank_of(proof.read), run.rank_of(write)
     if write.kind == "land" and reader == writer:
         return "get_in_flight", [], []
@@ -37,6 +38,26 @@ def cause_of(run: Run, proof: Proof) -> Cause:
         return found
     kind = "in_flight" if reader != writer else "own_in_flight"
     return kind, [_last_wait(run, reader, proof.read_at)], []
+
+
+def _replaced(run: Run, proof: Proof) -> Cause:
+    """What replaced the value that was due: a signal, another rank's write, or the writer's next one."""
+    write = proof.write
+    assert write is not None
+    if type(write.value) is int:
+        return "signal_over_data", [], []
+    lo = proof.lo if proof.lo >= 0 else max(proof.read.lo, write.lo)
+    for index in range(proof.write_at - 1, -1, -1):
+        before = run.events[index]
+        if (
+            before.kind in _WRITES and (before.window, before.peer) == (write.window, write.peer)
+            and before.lo <= lo < before.hi
+        ):
+            if run.rank_of(before) == run.rank_of(write):
+                break
+            why = f"{actor(run, before)} had written the same place at event {index}"
+            return "two_writers", [why], [index]
+    return "reused", [], []
 
 
 def _overtaken(run: Run, proof: Proof, reader: int) -> Cause | None:

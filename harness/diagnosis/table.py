@@ -196,6 +196,15 @@ BECAUSE: dict[str, tuple[str, str]] = {
         "nothing made the reader wait until the writer had written",
         "order the read after the write: notify and wait, or a barrier, between them",
     ),
+    "signal_over_data": (
+        "a notify changed memory that holds data",
+        "keep cells and data apart: check the notify's window and offset against what is read there",
+    ),
+    "two_writers": (
+        "two ranks wrote the same place before the reader had read the first one's",
+        "give each writer a place of its own (compare the two offsets), or let the second one wait until "
+        "the reader has read",
+    ),
     "reused": (
         "the memory was written again before the reader had read it",
         "let the writer wait until the reader has read (a notify back, or a barrier) before it "

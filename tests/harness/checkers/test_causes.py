@@ -166,3 +166,50 @@ def test_the_tables_have_a_cause_and_a_remedy_in_each_row():
         assert all(row), name
     assert likely("integrity/wrong_value", "reused") == BECAUSE["reused"]
     assert likely("integrity/wrong_value") == LIKELY["integrity/wrong_value"]
+
+
+@scenario(reference=lambda size: [values(1, 2)] + [None] * (size - 1), ranks=(3, 8))
+def two_write_one_place(rank) -> torch.Tensor | None:
+    data, cell = rank.window("data", 2, F32), rank.window("sig", 2, INT)
+    if rank.index in (1, 2):
+        if rank.index == 2:
+            rank.wait(cell, 1, 1)
+        rank.put(data, 0, values(rank.index, 2))
+        rank.quiet()
+        rank.notify(cell, 0, 0, 1)
+        if rank.index == 1:
+            rank.notify(cell, 2, 1, 1)
+    if rank.index:
+        return None
+    rank.wait(cell, 0, 2)
+    return rank.load(data, 0, 2)
+
+
+def test_two_ranks_that_write_one_place_are_named(judge):
+    cause, finding, text = because(judge, two_write_one_place, 3)
+    assert cause == "two_writers"
+    assert "rank 2's put #" in text
+    assert "rank 1's put #" in text
+    assert "had written the same place at event" in text
+    assert finding.kind == "wrong_value"
+
+
+@scenario(reference=lambda size: [torch.tensor([5], dtype=INT)] + [None] * (size - 1), ranks=(2, 8))
+def notify_hits_data(rank) -> torch.Tensor | None:
+    memory = rank.window("memory", 4, INT)
+    if rank.index == 1:
+        rank.put(memory, 0, torch.tensor([5], dtype=INT), 0)
+        rank.fence()
+        rank.notify(memory, 0, 0, 1)
+        rank.fence()
+        rank.notify(memory, 0, 1, 1)
+    if rank.index:
+        return None
+    rank.wait(memory, 1, 1)
+    return rank.load(memory, 0, 1)
+
+
+def test_a_notify_into_data_is_named(judge):
+    cause, _, text = because(judge, notify_hits_data, 2)
+    assert cause == "signal_over_data"
+    assert "rank 1's notify #1 at" in text
