@@ -113,11 +113,17 @@ class Region:
     def __init__(self, nbytes: int, *, zero: bool) -> None:
         self.data: Any = bytearray(_fresh(nbytes, zero=zero))
         self.view = memoryview(self.data)
-        self.cells: Any = self.view.cast("i")
         self.base = GUARD_BYTES
         self.nbytes = nbytes
         self.waiters: list[Any] = []
         self.freed = False
+
+    def __getattr__(self, name: str) -> Any:
+        """`cells`, made when it is first asked for: most memory holds none."""
+        if name != "cells":
+            raise AttributeError(name)
+        self.cells: Any = self.view.cast("i")
+        return self.cells
 
     @classmethod
     def over(cls, tensor: torch.Tensor) -> Region:
