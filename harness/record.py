@@ -280,13 +280,15 @@ class Run:
 
     def issue_of(self, event: Event) -> Event:
         """The event in which a delivery's operation was issued; any other event itself."""
-        if event.kind not in DELIVERIES:
-            return event
+        return self.issue(event.number) if event.kind in DELIVERIES else event
+
+    def issue(self, number: int) -> Event:
+        """The event in which operation `number` was issued."""
         if self._issued is None:
             self._issued = {
                 e.number: e for e in self.events if e.number >= 0 and e.owner < len(self.lanes)
             }
-        return self._issued[event.number]
+        return self._issued[number]
 
     def site(self, event: Event) -> Site:
         """The user's call behind an event; a delivery's is the call that issued the operation."""

@@ -132,8 +132,8 @@ def execute_plan(
 def judge(plan: Plan, scenario: Scenario, record: Run, *, races: bool = False) -> Outcome:
     """The outcome of a finished run: every checker's findings, and why it may be UNKNOWN.
 
-    Races come last: where a wrong value or a deadlock shows, that is the finding, and the race is
-    named beside it.
+    Races come last, and before them signal leaks: where a wrong value or a deadlock shows, that is the
+    finding, and the others are named beside it.
     """
     findings: list[Finding] = []
     notes: list[str] = []
@@ -142,6 +142,7 @@ def judge(plan: Plan, scenario: Scenario, record: Run, *, races: bool = False) -
             findings.extend(checker.check(record))
         except Exception as error:  # a crashed checker is UNKNOWN, never a pass
             notes.append(f"checker {checker.name} failed: {type(error).__name__}: {error}")
+    findings.sort(key=lambda found: (found.checker == RACES.name, found.kind == "signal_leak"))
     for index, fault in enumerate(plan.faults):
         if not record.fired[index]:
             notes.append(f"fault {fault!r} never fired")

@@ -46,6 +46,8 @@ def _replaced(run: Run, proof: Proof) -> Cause:
     assert write is not None
     if type(write.value) is int:
         return "signal_over_data", [], []
+    if proof.in_order:
+        return "own_store", [], []
     lo = proof.lo if proof.lo >= 0 else max(proof.read.lo, write.lo)
     for index in range(proof.write_at - 1, -1, -1):
         before = run.events[index]
@@ -119,6 +121,15 @@ def _met(run: Run, proof: Proof, reader: int, writer: int) -> Cause | None:
     return None
 
 
+def _brought(run: Run, wait: Event, at: int) -> str:
+    """`, last changed by rank 1's notify #3 at …`."""
+    for index in range(at - 1, -1, -1):
+        event = run.events[index]
+        if event.kind == "deliver" and type(event.value) is int and _saw(wait, event):
+            return f", last changed by {actor(run, event)}"
+    return ""
+
+
 def _last_wait(run: Run, reader: int, before: int) -> str:
     """What the reader had waited for last."""
     for index in range(before - 1, -1, -1):
@@ -129,6 +140,6 @@ def _last_wait(run: Run, reader: int, before: int) -> str:
             cell = elements(run, event.window, event.lo, event.hi)
             return (
                 f"the last thing that it waited for: {actor(run, event)}, event {index}, which saw "
-                f"{cell} = {event.value}"
+                f"{cell} = {event.value}{_brought(run, event, index)}"
             )
     return f"rank {reader} had waited for nothing before"

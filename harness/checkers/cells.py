@@ -43,10 +43,11 @@ class Cell:
     waits: list[tuple[int, Site]] = field(default_factory=list)
 
     def counts(self) -> Counter[int]:
-        """How often each rank notified it; taking something back is no notify that a wait awaits."""
+        """How often each rank notified it; to take back or to reset is no contribution."""
         return Counter(
             write.rank for write in self.writes
             if write.notifies and not (write.how == "add" and write.after < write.before)
+            and not (write.how == "set" and write.after == 0)
         )
 
     def taken(self) -> Counter[int]:

@@ -28,7 +28,7 @@ from harness.finding import Finding
 from harness.record import Blocked, Run, place
 
 ORDER = (
-    "lost_delivery", "dead_rank", "overshoot", "overwritten_signal", "wrong_cell", "cycle",
+    "lost_delivery", "dead_rank", "overshoot", "overdrawn", "overwritten_signal", "wrong_cell", "cycle",
     "missing_notify", "missing_arrival", "unsatisfied",
 )
 

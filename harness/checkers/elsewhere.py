@@ -59,6 +59,8 @@ def stray(reads: Reads, proof: Proof, due: bytes) -> Stray | None:
             if owner not in (rank, -1) and _belongs(reads.run, owner, due):
                 continue
             lo = event.lo + begin
+            if _is_source(reads.run, number, owner, lo, len(due)):
+                continue
             if owner == rank and lo == proof.lo:
                 return None  # it was written there too
             later = at > proof.read_at
@@ -68,6 +70,16 @@ def stray(reads: Reads, proof: Proof, due: bytes) -> Stray | None:
             else:
                 found[owner != rank, later] = here
     return found[min(found)] if found else None
+
+
+def _is_source(run: Run, window: int, rank: int, lo: int, size: int) -> bool:
+    """Whether those bytes are what a put of that rank reads: its value belongs there."""
+    for operation, (source, begin) in run.sources.items():
+        if source == window and begin <= lo:
+            issue = run.issue(operation)
+            if run.rank_of(issue) == rank and lo + size <= begin + issue.hi - issue.lo:
+                return True
+    return False
 
 
 def _belongs(run: Run, rank: int, value: bytes) -> bool:

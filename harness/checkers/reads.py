@@ -57,6 +57,12 @@ class Proof:
         """Whether the write had been issued and not delivered when the read came."""
         return not self.late and 0 <= self.issue_at < self.read_at
 
+    @property
+    def in_order(self) -> bool:
+        """Whether the reading lane itself had stored what it read: no edge is missing."""
+        write = self.write
+        return write is not None and write.kind == "store" and write.owner == self.read.owner
+
     def when(self, run: Run) -> str:
         """`before rank 0's put #3 at … was delivered`."""
         if self.write is None:
@@ -89,6 +95,8 @@ class Proof:
                 f"{who} was issued at event {self.issue_at}, {done} at event {self.write_at}, "
                 f"{order} the read"
             )
+        if self.in_order:
+            return lines
         if self.late:
             lines.append("missing edge: the read before the write that replaced what was due")
         else:

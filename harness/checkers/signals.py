@@ -91,7 +91,23 @@ class Signals:
             past = self._past(blocked)
             by_data = past is not None and not past.notifies
             return (by_data and self._overwritten(blocked)) or self._overshoot(blocked, past)
-        return self._overwritten(blocked) or self._elsewhere(blocked, debt)
+        return (
+            self._overdrawn(blocked) or self._overwritten(blocked) or self._elsewhere(blocked, debt)
+        )
+
+    def _overdrawn(self, blocked: Blocked) -> Direct | None:
+        """The first write that took more than there was, if without it the wait would be over."""
+        lowest = min((write.after for write in self.cell(blocked).writes), default=0)
+        if -lowest < blocked.expected - blocked.value:
+            return None
+        for write in self.cell(blocked).writes:
+            if write.how == "add" and write.after < 0 <= write.before:
+                why = (
+                    f"{actor(self.run, write.event)} took back {write.before - write.after} at event "
+                    f"{write.index}, when the cell held {write.before}"
+                )
+                return "overdrawn", why, write.rank, (write.index,)
+        return None
 
     def _lost(self, blocked: Blocked) -> Direct | None:
         """An operation that the wait (or quiet, or get) needs, issued and never delivered."""

@@ -49,6 +49,10 @@ LIKELY: dict[str, tuple[str, str]] = {
         "the cell went past the value that an == wait looks for",
         "wait with >= and an epoch that grows, or reset the cell before it is reused",
     ),
+    "deadlock/overdrawn": (
+        "more was taken back from the cell than had been given",
+        "take back what was awaited, once, on one rank",
+    ),
     "deadlock/wrong_cell": (
         "a notify went to another cell or another rank than the one awaited",
         "use the same expression for the cell's index on both sides",
@@ -199,6 +203,10 @@ BECAUSE: dict[str, tuple[str, str]] = {
     "signal_over_data": (
         "a notify changed memory that holds data",
         "keep cells and data apart: check the notify's window and offset against what is read there",
+    ),
+    "own_store": (
+        "the rank itself had written over what it was to read",
+        "store there only after the read, or keep the two in different places",
     ),
     "two_writers": (
         "two ranks wrote the same place before the reader had read the first one's",

@@ -82,7 +82,7 @@ def landings(run: Run, event: Event) -> list[str]:
     """What a delivery did at its target, the fullest wording first."""
     memory, value = memory_of(run, event), value_of(run, event)
     word = _LANDS.get(event.kind, "")
-    texts = [f"{word}{memory}", word.strip() or "*"]
+    texts = [f"{word}{memory}", word.strip() or "arrives"]
     if value:
         sign = " = " if event.kind in FETCHED else " := "
         texts.insert(0, f"{word}{memory}{sign}{value}")

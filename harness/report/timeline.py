@@ -128,7 +128,8 @@ def _replaced(run: Run, marked: list[int]) -> list[Edge]:
         read = run.events[read_at]
         for at in marked if read.kind in READS else ():
             write = run.events[at]
-            if at < read_at and write.kind in WRITES and _overlap(read, write):
+            own = write.kind == "store" and write.owner == read.owner  # in order: nothing is missing
+            if at < read_at and write.kind in WRITES and not own and _overlap(read, write):
                 reader = run.lane_name(run.lane_of(read))
                 texts = [f"x-> {reader} reads only at {read_at}", f"x-> read at {read_at}"]
                 return [Edge(at, run.lanes_of(write.peer)[0], texts)]

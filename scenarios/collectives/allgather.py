@@ -16,7 +16,7 @@ scenario = Scenario(
         "dropped_notify": "deadlock/missing_notify|deadlock/cycle",
         "dropped_quiet": "races/unordered_read|integrity/stale_value",
         "duplicated_notify": (
-            "deadlock/cycle|integrity/stale_value|deadlock/missing_notify|"
+            "deadlock/overdrawn|deadlock/cycle|integrity/stale_value|deadlock/missing_notify|"
             "integrity/unwritten_memory|integrity/wrong_value|deadlock/signal_leak"
         ),
         "misaligned_base": (

@@ -15,7 +15,9 @@ scenario = Scenario(
         "dropped_fence": "integrity/unwritten_memory",
         "dropped_notify": "deadlock/missing_notify",
         "dropped_quiet": "integrity/stale_value|races/unordered_write",
-        "duplicated_notify": "integrity/stale_value|deadlock/missing_notify|deadlock/signal_leak",
+        "duplicated_notify": (
+            "deadlock/overdrawn|integrity/stale_value|deadlock/missing_notify|deadlock/signal_leak"
+        ),
         "misaligned_base": "exceptions/misaligned",
         "missing_share_memory": "integrity/stale_private_memory",
         "non_contiguous_source": "exceptions/non_contiguous",

@@ -15,7 +15,9 @@ scenario = Scenario(
         "dropped_fence": "integrity/unwritten_memory|integrity/stale_value",
         "dropped_notify": "deadlock/missing_notify|deadlock/cycle|integrity/unwritten_memory",
         "dropped_quiet": "races/unordered_read|integrity/wrong_value|integrity/stale_value",
-        "duplicated_notify": "integrity/wrong_value|deadlock/cycle|integrity/stale_value",
+        "duplicated_notify": (
+            "deadlock/overdrawn|integrity/wrong_value|deadlock/cycle|integrity/stale_value"
+        ),
         "misaligned_base": (
             "exceptions/misaligned|integrity/guard_overwritten|integrity/wrong_value|"
             "integrity/unwritten_memory"

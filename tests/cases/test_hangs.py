@@ -169,6 +169,18 @@ def lanes_wait_in_a_circle(rank):
         rank.notify(cell, (rank.index + 1) % rank.size, 0, 1)
 
 
+@made()
+def takes_back_one_too_many(rank):
+    cell = rank.window("sig", 1, INT)
+    for _ in range(2):
+        for peer in others(rank):
+            rank.notify(cell, peer, 0, 1)
+        rank.wait(cell, 0, rank.size - 1)  # blocked
+        rank.notify(cell, rank.index, 0, -rank.size)
+        rank.quiet()
+        rank.barrier()
+
+
 @dataclass(frozen=True)
 class Hang:
     """A program in a world, with what its finding must say. culprit: the rank it names first."""
@@ -243,6 +255,11 @@ HANGS = (
          ("rank 0 is blocked", "'pad'[0] = 1, awaited >= 2", "rank 2")),
     Hang(a_lane_is_not_told, 3, "missing_notify", 1,
          ("rank 0 lane 0 is blocked", "'sig'[0] = 2, awaited >= 3")),
+    *(
+        Hang(takes_back_one_too_many, size, "overdrawn", 0,
+             ("rank 0 is blocked", "'sig'[0] =", f"took back {size}", f"held {size - 1}"))
+        for size in (2, 4)
+    ),
     Hang(lanes_wait_in_a_circle, 2, "cycle", 0, ("rank 0 lane 0, rank 1 lane 0 wait for each other",)),
 )
 
@@ -268,7 +285,7 @@ def test_there_are_thirty_and_every_class():
     kinds = {hang.kind for hang in HANGS} | {"signal_leak"} | {kind for _, kind, *_ in ALTERED}
     assert kinds == {
         "lost_delivery", "dead_rank", "overshoot", "overwritten_signal", "wrong_cell", "cycle",
-        "missing_notify", "missing_arrival", "signal_leak",
+        "missing_notify", "missing_arrival", "signal_leak", "overdrawn",
     }
 
 

@@ -47,12 +47,11 @@ def credits_kept(rank: Rank, cells: Window, row: int) -> None:
     """
 
 
-@mutant(of=twin.give_back, expects="deadlock/cycle", ranks=2)
+@mutant(of=twin.give_back, expects="deadlock/overdrawn", ranks=2)
 def too_many_credits_returned(rank: Rank, cells: Window, row: int) -> None:
     """A cell gives back as many credits as there are ranks, though only one peer has given it one.
 
-    Finding: deadlock/cycle, the next call's credits no more than pay the debt. Smallest world: 2. In
-    larger worlds it reads as a deadlock/missing_notify.
+    Finding: deadlock/overdrawn, the next call's credits no more than pay the debt. Smallest world: 2.
     """
     for peer in twin.peers(rank):
         rank.notify(cells, rank.index, row * rank.size + peer, -rank.size)

@@ -19,11 +19,11 @@ def sticky_flag(rank: Rank, cells: Window) -> None:
     twin.await_peers(rank, cells)
 
 
-@mutant(of=twin.give_back, expects="deadlock/cycle", ranks=2)
+@mutant(of=twin.give_back, expects="deadlock/overdrawn", ranks=2)
 def one_credit_too_many(rank: Rank, cells: Window) -> None:
     """The epilogue counts the baseline as a credit and takes back two where one was given.
 
-    Source: the review of pypto pull request 2279, variant b. Finding: deadlock/cycle, the next call's
+    Source: the review of pypto pull request 2279, variant b. Finding: deadlock/overdrawn, the next call's
     credits no more than pay the debt. Smallest world: 2.
     """
     for peer in twin.peers(rank):

@@ -160,11 +160,12 @@ def two_too_many_taken_back(rank) -> None:
 
 
 def test_what_was_taken_back_is_no_contribution_and_is_told(judge):
-    finding = only(judge(two_too_many_taken_back, 4), "deadlock/missing_notify")
-    assert "'sig'[0] = 0, awaited >= 1; rank 0 notified it twice, which is not enough" in (
-        finding.message
-    )
-    assert "contributed: rank 0 twice; taken back: rank 0 2" in finding.evidence[0]
+    finding = only(judge(two_too_many_taken_back, 4), "deadlock/overdrawn")
+    assert "'sig'[0] = 0, awaited >= 1; rank 0's notify #" in finding.message
+    assert "took back 2 at event" in finding.message
+    assert "when the cell held 1" in finding.message
+    assert finding.rank == 0
+    assert "contributed: rank 0 twice; taken back: rank 0 2" in "\n".join(finding.evidence)
 
 
 @made
