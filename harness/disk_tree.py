@@ -22,8 +22,11 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
+from harness.disk_files import Inode, apply, failure
+
 NAME_MAX = 255
 DAY = 86_400.0
+O_DIRECTORY = getattr(os, "O_DIRECTORY", 0o200000)
 
 
 class LogEntry(NamedTuple):
@@ -42,55 +45,6 @@ class LogEntry(NamedTuple):
     rank: int = 0
     target: str = ""
     data: bytes = b""
-
-
-Change = tuple[int, bytes | None]  # write at an offset; truncate to a length (None)
-
-
-class Inode:
-    """A file or a folder, whatever its names. `opens` counts its descriptors, `links` its names."""
-
-    __slots__ = (
-        "atime", "before", "data", "durable", "durable_entries", "entries", "is_dir", "links", "mtime",
-        "number", "opens", "pending",
-    )
-
-    def __init__(self, number: int, now: float, *, is_dir: bool) -> None:
-        self.number = number
-        self.is_dir = is_dir
-        self.data = bytearray()
-        self.durable = bytearray()
-        self.pending: list[Change] = []
-        self.entries: dict[str, Inode] = {}
-        self.durable_entries: dict[str, Inode] = {}
-        self.mtime = self.atime = now
-        self.links = 0
-        self.opens = 0
-        # What a stale read shows: the bytes from an offset on and the size before the last change, or
-        # the file that this one replaced by rename.
-        self.before: tuple[int, bytes, int] | Inode | None = None
-
-    def stale(self, offset: int, length: int) -> bytes:
-        """Bytes as they were before the file's last change (nothing, if it has not changed)."""
-        if isinstance(self.before, Inode):
-            return bytes(self.before.data[offset : offset + length])
-        if self.before is None:
-            return bytes(self.data[offset : offset + length])
-        at, held, size = self.before
-        older = bytearray(size)
-        kept = min(size, len(self.data))
-        older[:kept] = self.data[:kept]
-        older[at : at + len(held)] = held
-        return bytes(older[offset : offset + length])
-
-
-def failure(number: int, path: str | None = None, target: str | None = None) -> OSError:
-    """The OSError that the operating system gives for an errno."""
-    if path is None:
-        return OSError(number, os.strerror(number))
-    if target is None:
-        return OSError(number, os.strerror(number), path)
-    return OSError(number, os.strerror(number), path, None, target)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -182,6 +136,33 @@ class Tree:
         self._enter(folder, name, node)
         self.log.append(LogEntry("create", path, 0, 0, node.number, rank))
         return node
+
+    def opened(self, path: str, flags: int, rank: int) -> Inode:
+        """What an open with these flags finds or creates."""
+        if not flags & os.O_CREAT:
+            return self.find(path)
+        if flags & O_DIRECTORY:
+            raise failure(errno.EINVAL, path)
+        trail, name, slash = self.parent(path)
+        if slash:
+            raise failure(errno.EISDIR, path)
+        node = self.lookup(trail[-1], name, path) if name else trail[-1]
+        if node is None:
+            return self.create(trail[-1], name, path, rank)
+        if flags & os.O_EXCL:
+            raise failure(errno.EEXIST, path)
+        if node.is_dir:
+            raise failure(errno.EISDIR, path)
+        return node
+
+    def existing(self, path: str, flags: int) -> int:
+        """How many bytes an open with these flags finds and leaves in the file."""
+        if flags & (os.O_TRUNC | O_DIRECTORY) or (flags & os.O_CREAT and flags & os.O_EXCL):
+            return 0
+        try:
+            return len(self.find(path).data)
+        except (OSError, ValueError):
+            return 0
 
     def makedirs(self, path: str, rank: int) -> None:
         """The folder and those above it. Raises EEXIST where a file has its name."""
@@ -280,7 +261,7 @@ class Tree:
             chunk = chunk[:fits]
         if self.remembers:
             node.before = offset, bytes(node.data[offset : offset + len(chunk)]), size
-        _apply(node.data, (offset, chunk))
+        apply(node.data, (offset, chunk))
         node.pending.append((offset, chunk))
         node.mtime = self.now()
         self.used += len(node.data) - size
@@ -294,7 +275,7 @@ class Tree:
             raise failure(errno.ENOSPC)
         if self.remembers:
             node.before = length, bytes(node.data[length:]), size
-        _apply(node.data, (length, None))
+        apply(node.data, (length, None))
         node.pending.append((length, None))
         node.mtime = self.now()
         self.used += length - size
@@ -326,7 +307,7 @@ class Tree:
             node.durable_entries = dict(node.entries)
         else:
             for change in node.pending:
-                _apply(node.durable, change)
+                apply(node.durable, change)
             node.pending.clear()
         kind = "fsync_dir" if node.is_dir else "fsync"
         self.log.append(LogEntry(kind, path, 0, 0, node.number, rank))
@@ -360,13 +341,3 @@ class Tree:
         image._inodes = self._inodes
         image.slept = self.slept
         return image
-
-
-def _apply(content: bytearray, change: Change) -> None:
-    at, chunk = change
-    if len(content) < at:
-        content.extend(bytes(at - len(content)))
-    if chunk is None:
-        del content[at:]
-    else:
-        content[at : at + len(chunk)] = chunk

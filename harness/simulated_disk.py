@@ -23,13 +23,12 @@ from typing import Any
 
 import numpy
 
-from harness.disk_files import FileStat, OpenFile
-from harness.disk_tree import Inode, LogEntry, Tree, failure
+from harness.disk_files import FileStat, OpenFile, failure
+from harness.disk_tree import O_DIRECTORY, LogEntry, Tree
 from harness.errors import RankDied
 from harness.interpose import DeadRank, Interposer, Operation
 
 O_DIRECT = getattr(os, "O_DIRECT", 0o40000)
-O_DIRECTORY = getattr(os, "O_DIRECTORY", 0o200000)
 FIRST_DESCRIPTOR = 3
 FOLDER_BYTES = 4096
 
@@ -141,12 +140,15 @@ class SimulatedDisk:
         """A descriptor, as os.open gives it; the lowest free number from 3 on."""
         if self._plain:
             return self._open(path, flags)
-        return int(self._offer("disk_open", self._open, path, path=path, flags=flags))
+        existing = 0 if self._interposer is None else self.tree.existing(path, flags)
+        return int(
+            self._offer("disk_open", self._open, path, path=path, flags=flags, existing=existing)
+        )
 
-    def _open(self, path: str, flags: int, cut: int | None = None) -> int:
+    def _open(self, path: str, flags: int, existing: int = 0, cut: int | None = None) -> int:
         access = flags & (os.O_RDONLY | os.O_WRONLY | os.O_RDWR)
         direct = bool(flags & O_DIRECT)
-        node = self._opened(path, flags)
+        node = self.tree.opened(path, flags, self.rank)
         if node.is_dir and (access != os.O_RDONLY or flags & os.O_TRUNC):
             raise failure(errno.EISDIR, path)
         if not node.is_dir and flags & O_DIRECTORY:
@@ -166,23 +168,6 @@ class SimulatedDisk:
             (self.direct_block or 1) if direct else 1,
         )
         return fd
-
-    def _opened(self, path: str, flags: int) -> Inode:
-        if not flags & os.O_CREAT:
-            return self.tree.find(path)
-        if flags & O_DIRECTORY:
-            raise failure(errno.EINVAL, path)
-        trail, name, slash = self.tree.parent(path)
-        if slash:
-            raise failure(errno.EISDIR, path)
-        node = self.tree.lookup(trail[-1], name, path) if name else trail[-1]
-        if node is None:
-            return self.tree.create(trail[-1], name, path, self.rank)
-        if flags & os.O_EXCL:
-            raise failure(errno.EEXIST, path)
-        if node.is_dir:
-            raise failure(errno.EISDIR, path)
-        return node
 
     def close(self, fd: int) -> None:
         """Close a descriptor; it is closed even where a fault makes this fail."""
