@@ -1,6 +1,7 @@
 """Disk operations as events of lanes: schedules interleave them, faults and deaths reach them."""
 
 import os
+from pathlib import Path
 
 import torch
 
@@ -8,6 +9,8 @@ from faults.environment import Crash
 from faults.storage import SlowIo
 from harness import Plan, Scenario, SimulatedDisk, Verdict, rank_disk, run
 from harness.hunt import Order, hunt
+from harness.record import place
+from harness.report.events import wordings
 
 
 def plan_of(program, *faults, ranks=2):
@@ -50,6 +53,15 @@ def test_the_default_run_does_one_rank_after_the_other():
     assert outcome.verdict is Verdict.PASS, outcome.findings
     owners = [event.owner for event in outcome.run.events if event.kind == "disk_pwrite"]
     assert owners == [0, 1]
+
+
+def test_an_event_names_its_path_and_the_callers_line():
+    record = run(plan_of(counting), scenario=counting).run
+    event = next(event for event in record.events if event.kind == "disk_pwrite")
+    assert str(record.site(event)) == "add_one:pwrite#0"
+    line = int(place(event.code, event.lasti).split(":")[1].split()[0])
+    assert "mine.pwrite(fd" in Path(__file__).read_text().splitlines()[line - 1]
+    assert wordings(record, event) == ["pwrite /count", "pwrite"]
 
 
 def test_a_schedule_interleaves_disk_operations_and_replays():
