@@ -19,17 +19,11 @@ from msgspec import Meta
 
 from harness import Drop, Fault, Operation, Raise
 
-# Operations that reach the medium and may fail.
-_FALLIBLE = frozenset(
-    "disk_" + name
-    for name in (
-        "makedirs", "open", "pread", "pwrite", "fsync", "fsync_dir", "truncate", "rename", "unlink",
-        "listdir", "stat", "utime", "close",
-    )
-)
 _MAKING = frozenset(("disk_makedirs", "disk_rename", "disk_unlink", "disk_utime"))
 _WRITING = frozenset(("disk_pwrite", "disk_fsync", "disk_truncate"))
-_FOLLOWING = frozenset(("disk_open", "disk_fsync_dir", "disk_listdir", "disk_stat"))
+_FOLLOWING = frozenset(
+    ("disk_open", "disk_fsync_dir", "disk_listdir", "disk_stat", "disk_exists", "disk_free_bytes")
+)
 _BLOCK = 4096
 
 
@@ -95,8 +89,8 @@ class IoError(_Storage, frozen=True, forbid_unknown_fields=True, tag="io_error")
     error: Literal["EIO", "ENOSPC", "EACCES", "EROFS", "EINTR", "ESTALE"] = "EIO"
 
     def matches(self, op: Operation) -> bool:
-        """Whatever reaches the medium; `exists` and `free_bytes` give no errors."""
-        return op.kind in _FALLIBLE
+        """Every operation of the disk."""
+        return op.kind.startswith("disk_")
 
     def rewrite(self, op: Operation) -> Raise:
         """Raise OSError."""

@@ -3,7 +3,8 @@
 `SimulatedDisk` is one process's view of a tree (disk_tree.py): its descriptors, and the doors through
 which its operations pass. An operation is, in this order: a scheduling point (`point`), an Operation
 offered to the plan's faults (`interposer`; kinds `disk_open`, `disk_pwrite`, … with their arguments by
-name), and its effect. `mounted` gives another process a view of the same tree.
+name), and its effect. `mounted` gives another process a view of the same tree. One thread at a time may
+use a tree: workers are lanes.
 
 Modelled: open flags, errno as Linux gives it, files that are unlinked or replaced while open, capacity,
 relatime, alignment of direct I/O, durability under the weak POSIX profile. Not modelled: see
@@ -329,13 +330,13 @@ class SimulatedDisk:
         return sorted(node.entries)
 
     def exists(self, path: str) -> bool:
-        """Whether anything has that name; never an error."""
+        """Whether anything has that name; errors other than ENOENT are raised."""
         return bool(self._named("disk_exists", self._exists, path))
 
     def _exists(self, path: str) -> bool:
         try:
             self.tree.find(path)
-        except (OSError, ValueError):
+        except FileNotFoundError:
             return False
         return True
 

@@ -293,6 +293,8 @@ def test_direct_operations_are_short_by_whole_blocks():
         ("EINTR", "disk_pread", 0, errno.EINTR),
         ("EINTR", "disk_unlink", 0, errno.EIO),
         ("ESTALE", "disk_stat", 0, errno.ESTALE),
+        ("EACCES", "disk_exists", 0, errno.EACCES),
+        ("EIO", "disk_free_bytes", 0, errno.EIO),
     ],
 )
 def test_an_error_is_one_that_the_operation_can_give(error, kind, flags, given):

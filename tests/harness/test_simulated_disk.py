@@ -61,7 +61,11 @@ class RealDisk:
         return sorted(os.listdir(path))
 
     def exists(self, path):
-        return os.path.exists(path)
+        try:
+            os.stat(path)
+        except FileNotFoundError:
+            return False
+        return True
 
     def stat(self, path):
         told = os.stat(path)
