@@ -5,6 +5,8 @@ ordering.py     synchronisation that comes late or not at all
 signals.py      notifies and waits that are wrong in themselves
 addressing.py   the right operation on the wrong memory
 host.py         mistakes of the host program
+storage.py      what the disk does to a correct program
+timing.py       what the world does to when things happen
 
 A fault derives from harness.plan.Fault. Its `matches` takes exactly the operations that it would
 change, so `nth` counts those and a fault that can fire at an occurrence does. Faults see operations

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from harness import lowering
     from harness.errors import PeerLost, RankfaultError
     from harness.fabric.memory import Buffer, Window
+    from harness.fabric.rank_disk import rank_disk
     from harness.finding import Finding, Outcome, Verdict
     from harness.host import World, is_window_or_tensor
     from harness.interpose import DeferAfter, Die, Drop, Operation, Raise, Twice
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from harness.rank import AtomicType, NotifyOp, Rank, WaitCmp
     from harness.run import run
     from harness.scenario import Mutant, Scenario, mutant, scenario, values
+    from harness.simulated_disk import SimulatedDisk
     from harness.strategy import plans, property
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "Rank",
     "RankfaultError",
     "Scenario",
+    "SimulatedDisk",
     "Twice",
     "Verdict",
     "Visibility",
@@ -56,6 +59,7 @@ __all__ = [
     "mutant",
     "plans",
     "property",
+    "rank_disk",
     "run",
     "scenario",
     "values",
@@ -64,6 +68,7 @@ __all__ = [
 _PARTS = {
     "errors": ("PeerLost", "RankfaultError"),
     "fabric.memory": ("Buffer", "Window"),
+    "fabric.rank_disk": ("rank_disk",),
     "finding": ("Finding", "Outcome", "Verdict"),
     "host": ("World", "is_window_or_tensor"),
     "interpose": ("DeferAfter", "Die", "Drop", "Operation", "Raise", "Twice"),
@@ -71,6 +76,7 @@ _PARTS = {
     "rank": ("AtomicType", "NotifyOp", "Rank", "WaitCmp"),
     "run": ("run",),
     "scenario": ("Mutant", "Scenario", "mutant", "scenario", "values"),
+    "simulated_disk": ("SimulatedDisk",),
     "strategy": ("plans", "property"),
 }
 _HOME = {name: part for part, names in _PARTS.items() for name in names}

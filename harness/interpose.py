@@ -24,7 +24,10 @@ from typing import Any
 from harness.errors import EngineError, RankDied
 from harness.plan import EVERY, Fault
 
-RETURNS_VALUE = frozenset(("load", "remote_load", "window", "buffer", "view", "alloc", "bind"))
+RETURNS_VALUE = frozenset((
+    "load", "remote_load", "window", "buffer", "view", "alloc", "bind", "disk_open", "disk_pread",
+    "disk_listdir", "disk_exists", "disk_stat", "disk_free_bytes",
+))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class Interposer:
 
     def __init__(self, faults: Sequence[Fault], on_fire: Callable[[int, Operation], None]) -> None:
         self._faults = faults
+        self._by_rank: dict[int, list[tuple[int, Fault]]] = {}
         self.seen = [0] * len(faults)
         self._counts: dict[tuple[int, int], int] = {}  # matching operations by fault and rank
         self._on_fire = on_fire
@@ -91,8 +95,8 @@ class Interposer:
     def perform(self, op: Operation, body: Callable[..., Any]) -> Any:
         """`body(**args)` as the faults want it; returns what the (last) call returned."""
         action: Any = op
-        for index, fault in enumerate(self._faults):
-            if (op.rank >= 0 and fault.rank not in (EVERY, op.rank)) or not fault.matches(op):
+        for index, fault in self._by_rank.get(op.rank) or self._looking_at(op.rank):
+            if not fault.matches(op):
                 continue
             self.seen[index] += 1
             nth = self._counts.get((index, op.rank), 0)
@@ -113,6 +117,14 @@ class Interposer:
         if not isinstance(action, Drop | DeferAfter):
             self._run_deferred(op)
         return result
+
+    def _looking_at(self, rank: int) -> list[tuple[int, Fault]]:
+        """The faults that look at a rank's operations (the host's: all), in the plan's order."""
+        found = self._by_rank[rank] = [
+            (index, fault) for index, fault in enumerate(self._faults)
+            if rank < 0 or fault.rank in (EVERY, rank)
+        ]
+        return found
 
     def _act(self, action: Any, op: Operation, body: Callable[..., Any]) -> Any:
         if isinstance(action, Operation):

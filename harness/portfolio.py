@@ -23,7 +23,7 @@ from harness.record import Run
 from harness.run import lowered, run
 from harness.scenario import Scenario
 from harness.schedule import PCT, POS, Chooser, PausedRank, RandomWalk, SlowRank
-from harness.strategy import drawn, environment_faults, fault_values, plans, ranks_of
+from harness.strategy import all_fault_counts, drawn, environment_faults, fault_values, plans, ranks_of
 
 BATCH = 32
 FIRST_RANKS = 4
@@ -163,8 +163,9 @@ def _portfolio(plan: Plan, order: Order, number: int) -> Iterator[Attempt]:
     if order.torn is None and default.operations:
         pieces = replace(plan.visibility, torn=source.choice(TORN[1:]))
         yield Attempt("torn", replace(plan, visibility=pieces), RandomWalk(*stamp, "torn"))
-    for kind in environment_faults().values():
-        yield from _faulty(plan, order, kind, number, "faults")
+    counts = all_fault_counts(plan, order.scenario, environment_faults().values())
+    for kind, found in counts.items():
+        yield from _faulty(plan, order, kind, number, "faults", found)
 
 
 def _held(plan: Plan, operations: int) -> tuple[Hold, ...]:
@@ -196,10 +197,10 @@ def _sparse(
 
 
 def _faulty(
-    plan: Plan, order: Order, kind: type[Fault], number: int, explorer: str
+    plan: Plan, order: Order, kind: type[Fault], number: int, explorer: str, counts: list[int]
 ) -> Iterator[Attempt]:
     """One plan with one fault of `kind` at a place that exists, under one explorer or none."""
-    fault = _one(plan, order, kind, number)
+    fault = _one(plan, order, kind, number, counts=counts)
     if fault is not None:
         yield Attempt(explorer, replace(plan, faults=(fault,)))
         yield Attempt(
@@ -208,10 +209,13 @@ def _faulty(
 
 
 def _one(
-    plan: Plan, order: Order, kind: type[Fault], number: object, *, everywhere_only: bool = False
+    plan: Plan, order: Order, kind: type[Fault], number: object, *, everywhere_only: bool = False,
+    counts: list[int] | None = None,
 ) -> Fault | None:
     """A fault of `kind`, drawn for this parameter set."""
-    values = fault_values(plan, order.scenario, kind, everywhere_only=everywhere_only)
+    values = fault_values(
+        plan, order.scenario, kind, everywhere_only=everywhere_only, counts=counts
+    )
     if values is None:
         return None
     found = drawn(values, 2, "fault", order.root_seed, kind.__name__, number)

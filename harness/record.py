@@ -5,7 +5,7 @@ one for whoever reads it. `owner` is a lane's number for what a program does, `l
 what the delivery of one-sided operation `number` does. `lo` and `hi` are payload byte offsets.
 `value` is what was written or read: the bytes themselves up to 256 of them, their 16-byte BLAKE2b
 digest beyond; ("add", bytes) for the issue of an atomic put, the amount or ("set", value) for that
-of a notify, and the cell's new value for its delivery.
+of a notify, and the cell's new value for its delivery; the path, for operations of a disk.
 
 Run identity (DESIGN.md): SHA-256 over (owner, kind, window, peer, byte range) in order. No clock,
 line or path is in it. The values have a second digest of their own.
@@ -293,7 +293,8 @@ class Run:
     def site(self, event: Event) -> Site:
         """The user's call behind an event; a delivery's is the call that issued the operation."""
         kind = self.issue_of(event).kind
-        return site_of(event.code, event.lasti, CALLED.get(kind, kind))
+        called = CALLED.get(kind, kind).removeprefix("disk_")
+        return site_of(event.code, event.lasti, called)
 
     def identity(self) -> str:
         """SHA-256 over the order of events, in hex."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
@@ -165,19 +165,34 @@ def _without_constants() -> Iterator[None]:
 
 def fault_counts(plan: Plan, scenario: Scenario, fault: type[Fault]) -> list[int]:
     """How many operations of each rank `fault` could hit in the default run of `plan`."""
-    probes = tuple(fault(rank=rank, nth=COUNTING) for rank in range(plan.ranks))
+    return all_fault_counts(plan, scenario, [fault])[fault]
+
+
+def all_fault_counts(
+    plan: Plan, scenario: Scenario, faults: Collection[type[Fault]]
+) -> dict[type[Fault], list[int]]:
+    """`fault_counts` of several kinds, from one run."""
+    probes = tuple(
+        fault(rank=rank, nth=COUNTING) for fault in faults for rank in range(plan.ranks)
+    )
     probing = msgspec.structs.replace(plan, faults=probes, schedule=())
-    return execute_plan(probing, scenario).seen or [0] * plan.ranks
+    seen = execute_plan(probing, scenario).seen or [0] * len(probes)
+    return {
+        fault: seen[number * plan.ranks : (number + 1) * plan.ranks]
+        for number, fault in enumerate(faults)
+    }
 
 
 def fault_values(
-    plan: Plan, scenario: Scenario, fault: type[Fault], *, everywhere_only: bool = False
+    plan: Plan, scenario: Scenario, fault: type[Fault], *, everywhere_only: bool = False,
+    counts: list[int] | None = None,
 ) -> st.SearchStrategy[Fault] | None:
     """Faults of one kind that can hit something in `plan`; None when nothing matches.
 
-    everywhere_only: bug faults hit every rank.
+    everywhere_only: bug faults hit every rank. counts: what `fault_counts` gives, if it is known.
     """
-    counts = fault_counts(plan, scenario, fault)
+    if counts is None:
+        counts = fault_counts(plan, scenario, fault)
     places = [(rank, nth) for rank, count in enumerate(counts) for nth in range(count)]
     if fault.everywhere and places:  # a defect in the code hits every rank
         everywhere = [(EVERY, nth) for nth in range(EVERY, max(counts, default=0))]
@@ -257,10 +272,13 @@ def plans(
         ranks=draw(st.integers(low, high)), bug=bug,
     )
     if faults and draw(st.booleans()):
-        for kind in environment_faults().values():
-            values = fault_values(plan, scenario, kind)
-            if values is not None:
-                plan = msgspec.structs.replace(plan, faults=(draw(values),))
+        counts = all_fault_counts(plan, scenario, environment_faults().values())
+        fitting = [
+            values for kind, found in counts.items()
+            if (values := fault_values(plan, scenario, kind, counts=found)) is not None
+        ]
+        if fitting:
+            plan = msgspec.structs.replace(plan, faults=(draw(st.one_of(*fitting)),))
     if schedule:
         torn = draw(st.sampled_from(TORN_SIMPLE_FIRST))
         plan = msgspec.structs.replace(plan, visibility=Visibility(torn=torn))

@@ -54,6 +54,9 @@ def wordings(run: Run, event: Event) -> list[str]:
     if event.kind in ("crash", "raise", "peer_lost", "sleep", "fence", "quiet"):
         word = {"crash": "dies", "raise": "raises", "peer_lost": "gets PeerLost"}
         return [word.get(event.kind, event.kind)]
+    if event.kind.startswith("disk_"):
+        name = event.kind.removeprefix("disk_")
+        return [f"{name} {event.value}".rstrip(), name]
     number = f" #{event.number}" if event.number >= 0 else ""
     memory = memory_of(run, event)
     if event.kind in ("window", "window_arrive", "free") and event.window >= 0:

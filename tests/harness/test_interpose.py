@@ -141,7 +141,9 @@ def test_raise_and_die_come_before_the_operation():
     assert DeadRank()
 
 
-@pytest.mark.parametrize("kind", ["load", "remote_load", "window", "buffer", "alloc", "bind"])
+@pytest.mark.parametrize(
+    "kind", ["load", "remote_load", "window", "buffer", "alloc", "bind", "disk_pread"]
+)
 @pytest.mark.parametrize("answer", ["drop", "after wait"])
 def test_what_returns_a_value_cannot_be_dropped(kind, answer):
     with pytest.raises(EngineError, match=f"a {kind} returns a value"):

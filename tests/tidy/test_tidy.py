@@ -37,6 +37,8 @@ BANNED_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "mana
 TESTED_ELSEWHERE = {
     "harness/errors.py": "its errors are raised, and their texts compared, by all the others",
     "harness/run.py": "every scenario, fault and mutant test goes through it",
+    "harness/disk_tree.py": "test_simulated_disk, beside the real file system",
+    "harness/disk_files.py": "test_simulated_disk",
     "harness/finding.py": "the checkers' tests compare its values",
     "harness/fabric/simulated.py": "test_delivery, test_schedule, test_polling, test_unwinding",
     "harness/fabric/flight.py": "test_delivery",
