@@ -138,7 +138,6 @@ FOREIGN = frozenset(
         "cache_stream_number",
     )
 )
-)
 
 
 def configured(given: Mapping[str, Any] | StoreConfig) -> StoreConfig:
@@ -195,9 +194,7 @@ def _fits_together(config: StoreConfig) -> None:
     path = config.storage_path
     if not path.startswith("/") or "\0" in path:
         near = "/" + path.replace("\0", "").lstrip("/")
-        raise ConfigError(
-            f"storage_path: given {path!r}; allowed an absolute path; nearest: {near!r}"
-        )
+        raise ConfigError(f"storage_path: given {path!r}; allowed an absolute path; nearest: {near!r}")
     if config.strict_alignment and not config.io_direct:
         raise ConfigError(
             "strict_alignment: given True; allowed only with io_direct True; nearest: False"
