@@ -94,6 +94,8 @@ class CacheStage:
                 piece.dtype,
             ):
                 piece.fill(node.piece.data)
+                if not mine:
+                    self._lower.touch(block_id, shard)
                 return
             error = node.error
         finally:
@@ -239,6 +241,10 @@ class CacheStage:
             shards = [key for key in self._nodes if key[0] == block_id]
         for key in shards:
             self._discard(key)
+
+    def touch(self, block_id: bytes, shard: int) -> None:
+        """The lower stage's."""
+        self._lower.touch(block_id, shard)
 
     def describe(self, block_id: bytes, shard: int) -> tuple[int, str]:
         """The lower stage's."""

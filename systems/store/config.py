@@ -165,8 +165,14 @@ def _checked(name: str, value: Any) -> Any:
     rule = RULES[name]
     if name == "store_pipeline" and isinstance(value, str):
         return _pipeline(value)
-    if name == "writer" and isinstance(value, str) and any(sign in value for sign in "/.\0"):
-        raise ConfigError(f"writer: given {value!r}; allowed a string without '/', '.' and NUL")
+    if (
+        name == "writer"
+        and isinstance(value, str)
+        and (any(sign in value for sign in "/.\0") or len(value) > 64)
+    ):
+        raise ConfigError(
+            f"writer: given {value!r}; allowed up to 64 characters without '/', '.' and NUL"
+        )
     if not rule.holds(value):
         near = rule.nearest(value)
         told = "" if near is None else f"; nearest: {near!r}"
@@ -201,8 +207,10 @@ def _fits_together(config: StoreConfig) -> None:
         )
     size, unit = config.block_size, config.alignment
     if config.strict_alignment and size % unit:
-        near = (size + unit - 1) // unit * unit
-        raise ConfigError(f"block_size: given {size}; allowed a multiple of {unit} here; nearest: {near}")
+        rounded = (size + unit - 1) // unit * unit
+        raise ConfigError(
+            f"block_size: given {size}; allowed a multiple of {unit} here; nearest: {rounded}"
+        )
 
 
 def _near(name: str, names: tuple[str, ...]) -> str:
@@ -214,6 +222,7 @@ def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        return float(value)
-    except ValueError:
+        number = float(value)
+    except (ValueError, OverflowError):
         return None
+    return None if number != number else number

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import zlib
 
-from systems.store.blockfile import Files, Header
+from systems.store.blockfile import HEADER_BYTES, Files, Header
 from systems.store.capacity import Sweep, prepare
 from systems.store.config import StoreConfig
 from systems.store.errors import (
@@ -120,7 +120,7 @@ class PosixStage:
                 continue
             except OSError as error:
                 raise DiskFailed.of(error, f"dump to {dump.path}") from error
-            dump.length = piece.length
+            dump.length = HEADER_BYTES + piece.length
             return
         raise DiskFailed(f"dump to {folder}: no free temporary name in {NAMES_TRIED}", 17)
 
@@ -189,7 +189,10 @@ class PosixStage:
                 for dump in dumps:
                     if dump.state == "committing":
                         dump.state = "ready"
-        if self._sweep.over(sum(dump.length for dump in dumps)):
+        self._collect(block_id, sum(dump.length for dump in dumps))
+
+    def _collect(self, block_id: bytes, added: int) -> None:
+        if self._sweep.over(added):
             with self._lock:
                 busy_ids = {key[0] for key in self._reading} | {block_id}
             self._sweep.collect(busy_ids)
@@ -222,12 +225,13 @@ class PosixStage:
 
     def visible(self, block_id: bytes) -> bool:
         """Whether every shard has its committed file."""
-        begin = f"{self._names[zlib.crc32(block_id) % FOLDERS]}{block_id.hex()}"
+        begin = self._names[zlib.crc32(block_id) % FOLDERS] + block_id.hex()
+        exists = self._disk.exists
         try:
             for end in self._ends:  # no generator: lookups of thousands of ids come here
-                if not self._disk.exists(f"{begin}{end}.kv"):
+                if not exists(begin + end + ".kv"):
                     return False
-        except (FileNotFoundError, NotADirectoryError):
+        except NotADirectoryError:
             return False
         except OSError as error:
             raise DiskFailed.of(error, f"lookup of {begin}") from error
@@ -280,6 +284,10 @@ class PosixStage:
                 raise DiskFailed.of(error, f"header of {path}") from error
             return header.length, header.dtype
         raise BlockNotFound("no such block", 2)
+
+    def touch(self, block_id: bytes, shard: int) -> None:
+        """Used further up: not among the first to be collected."""
+        self._sweep.touch(self._path(block_id, shard))
 
     def prefetch(self, block_id: bytes, shard: int) -> None:
         """Nothing is nearer than the file."""

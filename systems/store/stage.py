@@ -53,6 +53,9 @@ class Stage(Protocol):
     def prefetch(self, block_id: bytes, shard: int) -> None:
         """Bring a block nearer, where the stage has a nearer place."""
 
+    def touch(self, block_id: bytes, shard: int) -> None:
+        """The block was used in a stage above, without a read here."""
+
     def describe(self, block_id: bytes, shard: int) -> tuple[int, str]:
         """Length and dtype of a block that this store may load."""
 
