@@ -30,6 +30,7 @@ BOUNCE_BYTES = 1 << 20
 INTERRUPTED_MAX = 16
 _FIELDS = struct.Struct("<8sHHII16sQ16sI")
 _CHECK = struct.Struct("<I")
+_PADDING = bytes(HEADER_BYTES - _FIELDS.size - _CHECK.size)
 
 
 class Header(NamedTuple):
@@ -58,7 +59,7 @@ class Header(NamedTuple):
         if magic != MAGIC:
             raise BlockDamaged(f"no block file: it begins with {bytes(magic)!r}")
         (told,) = _CHECK.unpack_from(page, _FIELDS.size)
-        if told != zlib.crc32(begin) or any(page[_FIELDS.size + _CHECK.size :]):
+        if told != zlib.crc32(begin) or bytes(page[_FIELDS.size + _CHECK.size :]) != _PADDING:
             raise BlockDamaged("the header's checksum is wrong")
         if version != VERSION:
             raise BlockDamaged(f"format version {version}; this store reads {VERSION}")
@@ -85,7 +86,7 @@ class Files:
                     self._disk.fsync(fd)
             finally:
                 self._disk.close(fd)
-        except BaseException:
+        except Exception:  # not when a worker is torn down: a dead process cleans up nothing
             with contextlib.suppress(OSError):  # a temporary name is invisible; reclaimed by age
                 self._disk.unlink(path)
             raise

@@ -129,7 +129,7 @@ class CacheStage:
             self._lower.read(*node.key, node.piece)
         except StoreError as error:
             node.error = error
-        except BaseException as error:
+        except BaseException as error:  # whoever waits must not wait for ever
             node.error = StoreError(f"{type(error).__name__}: {error}")
             raise
         finally:

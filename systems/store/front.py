@@ -53,15 +53,15 @@ class BlockStore:
         self.storage_path = self.config.storage_path
         self.stages = self.config.store_pipeline.split("|")
         self._owns_executor = executor is None
-        self._executor = executor or Threads(self.config.workers)
-        self._clock = clock or RealClock()
+        self._executor = Threads(self.config.workers) if executor is None else executor
+        self._clock = RealClock() if clock is None else clock
         self._handle = next(_handles)
         self._numbers = itertools.count(1)
         self._running: dict[int, Task] = {}
         self._lock = Lock()
         self._closed = False
         PIPELINE.info("pipeline stages %s", self.stages)
-        self._top = self._build(disk or RealDisk())
+        self._top = self._build(RealDisk() if disk is None else disk)
 
     def _build(self, disk: Disk) -> Stage:
         """The top stage; each connector's own."""
@@ -158,6 +158,8 @@ class BlockStore:
                 self._executor.submit(lambda: self._run(task))
         except BaseException:
             task.cancel()
+            with self._lock:
+                self._running.pop(task.id, None)
             raise
         return task
 

@@ -74,14 +74,13 @@ class PosixStage:
 
     def write(self, dump: Dump, piece: Piece) -> None:
         """Write the temporary file; on any error nothing of it can be seen."""
+        if dump.residue:
+            self._remove(dump.residue)
         try:
             self._write(dump, piece)
         except BaseException:
             self._forget(dump)
             raise
-        finally:
-            if dump.residue:
-                self._remove(dump.residue)
         with self._lock:
             wanted = dump.state == "running"
             if wanted:

@@ -61,8 +61,11 @@ class Task:
                 return
             try:
                 work()
-            except BaseException as error:  # the port's contract: a job never raises
+            except Exception as error:  # the port's contract: a job never raises
                 self._finish(index, error)
+            except BaseException as error:  # the worker itself is being torn down
+                self._finish(index, error)
+                raise
             else:
                 self._finish(index, None)
             del work
@@ -78,7 +81,7 @@ class Task:
             count += 1
             try:
                 instead()
-            except BaseException as error:
+            except Exception as error:
                 self._finish(index, error)
             else:
                 self._finish(index, TaskCancelled("cancelled before its turn"))
