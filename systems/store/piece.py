@@ -33,22 +33,24 @@ class Piece:
 
     @property
     def address(self) -> int:
-        """Where the bytes are, in host or device memory."""
+        """Where in host memory the bytes are, or will be: of a device's tensor its copy, page-aligned."""
+        if self.data.is_cuda:
+            return 0 if self._staged is None else self._staged.data_ptr()
         return self.data.data_ptr()
 
     def outgoing(self) -> memoryview:
         """The bytes to write, in host memory."""
         if not self.data.is_cuda:
             return _view(self.data)
-        self._after.synchronize()
-        self._staged = self.data.cpu()
+        self._staged = page_aligned(self.length)
+        self.copied_to(self._staged)
         return _view(self._staged)
 
     def incoming(self) -> memoryview:
         """Host memory to fill; then call `landed`."""
         if not self.data.is_cuda:
             return _view(self.data)
-        self._staged = torch.empty(self.length, dtype=torch.uint8)
+        self._staged = page_aligned(self.length)
         return _view(self._staged)
 
     def landed(self) -> None:

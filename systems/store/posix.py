@@ -99,7 +99,6 @@ class PosixStage:
         data = piece.outgoing()
         header = Header(block_id, shard, self._config.shards, piece.length, piece.dtype, zlib.crc32(data))
         sync = self._config.durability != "none"
-        address = 0 if piece.data.is_cuda else piece.address
         folder = self._names[zlib.crc32(block_id) % FOLDERS]
         made = False
         for _ in range(NAMES_TRIED):
@@ -108,7 +107,7 @@ class PosixStage:
                 number = self._written
             dump.path = f"{folder}{block_id.hex()}{self._ends[shard]}.{self._writer}-{number}.tmp"
             try:
-                self._files.create(dump.path, header, data, address, sync=sync)
+                self._files.create(dump.path, header, data, piece.address, sync=sync)
             except FileExistsError:
                 continue  # a namesake in another container, or before a restart
             except FileNotFoundError as error:
@@ -254,10 +253,9 @@ class PosixStage:
             self._reading[key] = self._reading.get(key, 0) + 1
         try:
             into = piece.incoming()
-            address = 0 if piece.data.is_cuda else piece.address
             for path in self._readable(block_id, shard):
                 try:
-                    self._files.read(path, key, into, piece.dtype, address)
+                    self._files.read(path, key, into, piece.dtype, piece.address)
                 except FileNotFoundError:
                     continue
                 except OSError as error:

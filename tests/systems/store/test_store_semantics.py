@@ -349,3 +349,47 @@ def test_the_oldest_blocks_go_when_the_capacity_is_reached(create, ids, data, tm
     task = store.dump(ids(1, "large"), 0, torch.zeros(30000, dtype=torch.uint8))
     assert store.wait(task) < 0
     assert "capacity_bytes" in store.error(task).text
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("direct", [False, True])
+def test_device_tensors_round_trip_after_the_work_queued_before(create, ids, direct):
+    store = create(io_direct=direct)
+    source = torch.zeros(4, 1 << 20, device="cuda")
+    for step in range(20):
+        source += step
+    put(store, ids(4), source)
+    status, target = got(create(io_direct=direct), ids(4), source)
+    assert status == OK
+    assert torch.equal(target, source)
+
+
+class Torn(BaseException):
+    """What ends a worker from outside."""
+
+
+class TornDisk(RealDisk):
+    """The worker is torn down inside its n-th write."""
+
+    left = 0
+
+    def pwrite(self, fd, view, offset):
+        self.left -= 1
+        if self.left == 0:
+            raise Torn
+        return super().pwrite(fd, view, offset)
+
+
+def test_a_worker_torn_down_leaves_the_block_invisible_and_the_task_done(
+    create, ids, data, at_once, tmp_path
+):
+    disk = TornDisk()
+    store = create(disk=disk, executor=at_once())
+    disk.left = 2
+    with pytest.raises(Torn):
+        store.dump(ids(1), 0, data(1, 5))
+    assert len(files(tmp_path, ".tmp")) == 1
+    assert store.commit(ids(1), [True]) == [NOT_FOUND]
+    put(store, ids(1), data(1, 5))
+    assert store.lookup(ids(1)) == [True]
