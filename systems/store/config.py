@@ -95,7 +95,7 @@ RULES = {
     "residue_seconds": Rule(int, least=1, most=31_536_000),
     "writer": Rule(str),
 }
-# UCM's own keys without a meaning here (../shared facts: kv-store.md 1.1, 1.4, 1.8).
+# UCM's own keys without a meaning here: first and second generation, Posix and Cache.
 FOREIGN = frozenset(
     (
         "storage_backends",

@@ -139,14 +139,15 @@ def test_a_list_is_one_tensor_a_block_each_of_its_own_length(create, ids, data):
     assert all(map(torch.equal, source, target))
 
 
-def test_a_block_of_two_shards_is_whole_when_both_are_there(create, ids, data):
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_block_of_two_shards_is_whole_when_both_are_there(create, ids, data, order):
     ranks = [create(shards=2), create(shards=2)]
     reader = create(shards=2)
     source = data(2, 6)
-    for rank, store in enumerate(ranks):
+    for rank in order:
         assert reader.lookup(ids(1)) == [False]
-        assert got(reader, ids(1), source[0], 0)[0] == NOT_FOUND
-        put(store, ids(1), source[rank], offset=rank)
+        assert [got(reader, ids(1), source[0], shard)[0] for shard in (0, 1)] == [NOT_FOUND] * 2
+        put(ranks[rank], ids(1), source[rank], offset=rank)
     assert reader.lookup(ids(1)) == [True]
     for rank in (0, 1):
         assert torch.equal(got(reader, ids(1), source[rank], rank)[1], source[rank])
