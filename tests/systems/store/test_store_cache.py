@@ -228,3 +228,47 @@ def test_a_store_prefetches_and_goes_on_without(create, ids, data):
     target = torch.zeros_like(source)
     assert other.wait(other.load(ids(2), 0, target)) == 0
     assert torch.equal(source, target)
+
+
+def held(lower):
+    """The lower stage stops at its next call; an event that lets it go, and one that says it is there."""
+    inside, leave = threading.Semaphore(0), threading.Event()
+
+    def hold():
+        lower.before = lambda: None
+        inside.release()
+        assert leave.wait(60)
+
+    lower.before = hold
+    return inside, leave
+
+
+def test_a_buffer_under_a_running_load_is_not_evicted(cache, lower):
+    lower.blocks[b"a", 0] = (bytes([7]) * PAGE, "uint8")
+    inside, leave = held(lower)
+    loading = threading.Thread(target=load, args=(cache, b"a"))
+    loading.start()
+    inside.acquire()
+    dump(cache, b"b", 2)
+    dump(cache, b"c", 3)
+    leave.set()
+    loading.join()
+    assert [load(cache, name) for name in (b"c", b"a", b"b")] == [3, 7, 2]
+
+
+def test_a_dropped_buffer_is_free_once_when_its_last_holder_goes(cache, lower):
+    lower.blocks[b"a", 0] = (bytes([7]) * PAGE, "uint8")
+    inside, leave = held(lower)
+    clients = [threading.Thread(target=load, args=(cache, b"a")) for _ in range(2)]
+    clients[0].start()
+    inside.acquire()
+    clients[1].start()
+    while cache._nodes[b"a", 0].holders < 2:
+        os.sched_yield()
+    cache._discard((b"a", 0))
+    leave.set()
+    for one in clients:
+        one.join()
+    for value, name in enumerate((b"x", b"y"), 1):
+        dump(cache, name, value)
+    assert [load(cache, name) for name in (b"x", b"y")] == [1, 2]

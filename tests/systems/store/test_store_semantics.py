@@ -394,3 +394,35 @@ def test_a_worker_torn_down_leaves_the_block_invisible_and_the_task_done(
     assert store.commit(ids(1), [True]) == [NOT_FOUND]
     put(store, ids(1), data(1, 5))
     assert store.lookup(ids(1)) == [True]
+
+
+class SlowReads(RealDisk):
+    """A read waits at the gate while `slow`."""
+
+    slow = False
+
+    def __init__(self):
+        self.gate = threading.Event()
+        self.inside = threading.Semaphore(0)
+
+    def pread(self, fd, view, offset):
+        if self.slow:
+            self.inside.release()
+            assert self.gate.wait(60)
+        return super().pread(fd, view, offset)
+
+
+def test_a_block_being_read_is_not_collected(create, ids, tmp_path):
+    disk = SlowReads()
+    store = create(disk=disk, capacity_bytes=3 * 5096, cache_bytes=4096)
+    source = torch.zeros(4, 1000, dtype=torch.uint8)
+    for index in range(3):
+        put(store, [ids(4)[index]], source[index])
+        os.utime(next((tmp_path / "kv").rglob(f"{ids(4)[index].hex()}*")), (1000 + index,) * 2)
+    disk.slow = True
+    task = store.load(ids(1), 0, torch.zeros_like(source[0]))
+    disk.inside.acquire()
+    put(store, [ids(4)[3]], source[3])
+    assert store.lookup(ids(4)) == [True, False, False, True]
+    disk.gate.set()
+    assert store.wait(task) == OK
