@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import zlib
 
-from systems.store.blockfile import HEADER_BYTES, Files, Header
+from systems.store.blockfile import HEADER_BYTES, Files, Header, checksum
 from systems.store.capacity import Sweep, prepare
 from systems.store.config import StoreConfig
 from systems.store.errors import (
@@ -97,7 +97,7 @@ class PosixStage:
         if limit and piece.length > limit:
             raise DiskFull(f"a block of {piece.length} bytes in a store of capacity_bytes {limit}")
         data = piece.outgoing()
-        header = Header(block_id, shard, self._config.shards, piece.length, piece.dtype, zlib.crc32(data))
+        header = Header(block_id, shard, self._config.shards, piece.length, piece.dtype, checksum(data))
         sync = self._config.durability != "none"
         folder = self._names[zlib.crc32(block_id) % FOLDERS]
         made = False
