@@ -26,9 +26,9 @@ NAME = 24
 FINDING = 31
 COLUMNS = "plans  p95   P shrunk"
 LEGEND = (
-    "plans: median number of plans to detection, p95: its 95th percentile; P: smallest world seen to "
-    "show it; shrunk: ranks + deviations of the smallest counterexample, ? where that is not proven "
-    "minimal"
+    "plans: median number of plans to detection (a miss counts as one more than the limit), p95: its "
+    "95th percentile; P: smallest world seen to show it; shrunk: ranks + deviations of the smallest "
+    "counterexample, ? where that is not proven minimal"
 )
 
 
