@@ -63,6 +63,7 @@ class Simulation(Choosing):
         self._interrupt: BaseException | None = None
         self._hub: greenlet = getcurrent()
         self._modes = modes()  # of the thread, as the run finds them
+        self._moded = False  # whether any lane has left them
         self._guards: list[Any] = []
         self.ambient = Ambient(self.sleep, self.clock, swapping=swapping)
 
@@ -206,6 +207,8 @@ class Simulation(Choosing):
             self._enabled_lanes -= 1
         if lane.state != "unwound":  # what an unwound lane waited for is told from its pending
             lane.pending = ("ended",)
+        if modes() != self._modes:  # it did not put back what it had set
+            self._moded = True
         if self.gate:
             return self._hub
         if self.ambient.swapping:
@@ -268,6 +271,8 @@ class Simulation(Choosing):
         ):
             return
         held = modes()
+        if held != self._modes:
+            self._moded = True
         self._hub.switch()
         self._resumed(lane, held)
 
@@ -294,6 +299,8 @@ class Simulation(Choosing):
 
     def _switch(self, lane: Lane, following: Lane | None) -> None:
         held = modes()
+        if held != self._modes:
+            self._moded = True
         swapping = self.ambient.swapping
         if swapping:
             self.ambient.leave(lane.stream)
@@ -307,7 +314,7 @@ class Simulation(Choosing):
         self._resumed(lane, held)
 
     def _resumed(self, lane: Lane, held: Modes) -> None:
-        if modes() != held:
+        if self._moded and modes() != held:
             set_modes(held, self._guards)
         if lane.inject is not None:
             self._raise_injected(lane)

@@ -64,3 +64,20 @@ def test_a_lane_that_is_left_inside_a_mode_leaves_the_thread_alone(go):
         assert not torch.is_inference_mode_enabled()
         assert not torch.is_autocast_enabled("cpu")
         assert torch.is_grad_enabled()
+
+
+def test_what_a_lane_leaves_set_does_not_reach_the_others(go):
+    def program(rank):
+        if rank.index == 0:
+            torch.set_grad_enabled(False)
+            return torch.is_grad_enabled()
+        seen = []
+        for _ in range(3):
+            rank.load(rank.buffer(1, torch.float32), 0, 1)
+            seen.append(torch.is_grad_enabled())
+        return seen
+
+    for seed in range(4):
+        run = go(program, 3, chooser=RandomWalk(seed))
+        assert run.results == [[False], [[True] * 3], [[True] * 3]]
+        assert torch.is_grad_enabled()
