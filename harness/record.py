@@ -32,6 +32,7 @@ CALLED = {
 }
 DELIVERIES = frozenset(("deliver", "deliver_part", "read", "read_part", "land"))
 WRITTEN = frozenset(("deliver", "deliver_part"))  # at the target of a put or notify
+CHANGES = WRITTEN | {"store", "land"}  # everything that changes memory
 FETCHED = frozenset(("read", "read_part"))  # at the target of a get
 
 # A running event: (owner, kind, window, peer, lo, hi, value, number, code, lasti)
@@ -289,6 +290,14 @@ class Run:
                 e.number: e for e in self.events if e.number >= 0 and e.owner < len(self.lanes)
             }
         return self._issued[number]
+
+    def undelivered(self) -> list[tuple[int, Event]]:
+        """The issues of one-sided operations that were never delivered (a get: never landed)."""
+        done = {raw[7] for raw in self.raw if raw[1] in ("deliver", "land")}
+        return [
+            (index, event) for index, event in enumerate(self.events)
+            if event.number >= 0 and event.number not in done and event.owner < len(self.lanes)
+        ]
 
     def site(self, event: Event) -> Site:
         """The user's call behind an event; a delivery's is the call that issued the operation."""

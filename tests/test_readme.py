@@ -68,6 +68,14 @@ def test_program_command_finding_and_replay(here):
     assert "no longer shows" in gone.stdout
 
 
+def test_the_store_example_runs(tmp_path):
+    (tmp_path / "example.py").write_text(blocks("python")[1])
+    told = subprocess.run(
+        [sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (told.returncode, told.stdout) == (0, "10\n"), told.stderr
+
+
 def test_the_two_commands_are_where_ci_looks_for_them():
     """.ci/run takes the lines that begin so, and wants two."""
     lines = [line for line in README.splitlines() if line.startswith("python3 -m venv .venv && ")]

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from harness.checkers.reads import Proof
 from harness.checkers.wording import actor, elements
-from harness.record import Event, Run
+from harness.record import CHANGES, Event, Run
 
-_WRITES = frozenset(("deliver", "deliver_part", "store", "land"))
 _SYNCHRONISES = frozenset(("wait", "sync", "barrier", "window"))
 
 
@@ -52,7 +51,7 @@ def _replaced(run: Run, proof: Proof) -> Cause:
     for index in range(proof.write_at - 1, -1, -1):
         before = run.events[index]
         if (
-            before.kind in _WRITES and (before.window, before.peer) == (write.window, write.peer)
+            before.kind in CHANGES and (before.window, before.peer) == (write.window, write.peer)
             and before.lo <= lo < before.hi
         ):
             if run.rank_of(before) == run.rank_of(write):

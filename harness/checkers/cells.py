@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from harness.record import WRITTEN, Event, Run, Site
+from harness.record import CHANGES, Event, Run, Site
 
 Key = tuple[int, int, int]
-_WRITES = WRITTEN | {"store", "land"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ class Cells:
             issue = run.issue_of(event)
             how = "set" if _sets(issue, cell.value(), event.value) else "add"
             self._add(cell, index, event, how, event.value)
-        elif event.kind in _WRITES and isinstance(event.value, bytes):
+        elif event.kind in CHANGES and isinstance(event.value, bytes):
             if len(event.value) != event.hi - event.lo:
                 return
             how = "store" if event.kind == "store" else "put"

@@ -18,10 +18,9 @@ from harness.checkers.results import Wrong, wrong_results
 from harness.checkers.sums import due, first_blank, poisoned, spread, summed
 from harness.checkers.wording import actor, finding, unreturned
 from harness.finding import Finding
-from harness.record import Run, WindowRecord
+from harness.record import CHANGES, Run, WindowRecord
 
 _WRONG_SHOWN = 8
-_WRITES = frozenset(("deliver", "deliver_part", "store", "land"))
 
 
 class Integrity:
@@ -115,7 +114,7 @@ class Integrity:
         for index, event in enumerate(run.events):
             outside = event.lo < 0 or event.hi > known.nbytes
             mine = event.window == known.number and event.peer == rank
-            if event.kind in _WRITES and mine and outside:
+            if event.kind in CHANGES and mine and outside:
                 writer = run.rank_of(event)
                 return finding(
                     self.name, "guard_overwritten", writer, f"{actor(run, event)}: {what}",

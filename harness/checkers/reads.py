@@ -26,10 +26,9 @@ from hashlib import blake2b
 from harness.checkers.results import Wrong, is_poison
 from harness.checkers.wording import actor, elements, of_rank
 from harness.fabric.memory import POISON, filled
-from harness.record import FETCHED, WRITTEN, Event, Run
+from harness.record import CHANGES, FETCHED, WRITTEN, Event, Run
 
 _READS = frozenset(("load", "remote_load"))
-_WRITES = frozenset(("deliver", "deliver_part", "store", "land"))
 _DONE = {
     "store": "was done", "deliver": "was delivered", "deliver_part": "was delivered in part",
     "land": "had landed",
@@ -126,7 +125,7 @@ class Reads:
         }
         self.writes: dict[tuple[int, int], list[tuple[int, Event]]] = {}
         for index, event in enumerate(run.events):
-            if event.kind in _WRITES:
+            if event.kind in CHANGES:
                 self.writes.setdefault(self.memory(event), []).append((index, event))
         self.reads: list[tuple[int, Event, bytes]] = []
         self.digested: list[tuple[int, Event]] = []  # reads whose bytes cannot be rebuilt

@@ -111,10 +111,7 @@ class Signals:
 
     def _lost(self, blocked: Blocked) -> Direct | None:
         """An operation that the wait (or quiet, or get) needs, issued and never delivered."""
-        done = {e.number for e in self.run.events if e.kind in ("deliver", "land")}
-        for index, event in enumerate(self.run.events):
-            if event.number < 0 or event.number in done or event.owner >= len(self.run.lanes):
-                continue
+        for index, event in self.run.undelivered():
             here = (event.window, event.peer, event.lo) == (
                 blocked.window, blocked.rank, blocked.lo
             )

@@ -47,12 +47,11 @@ def _edges(run: Run, node: Blocked, debt: Debt) -> list[str]:
     names = [
         run.lane_name(lane) for rank in ranks for lane in run.lanes_of(rank) if lane != node.lane
     ]
-    done = {raw[7] for raw in run.raw if raw[1] in ("deliver", "land")}
-    for raw in run.raw:
-        if raw[7] >= 0 and raw[7] not in done and raw[0] < len(run.lanes):
-            here = node.kind == "wait" and raw[2:5] == (node.window, node.rank, node.lo)
-            if here or (node.kind in ("quiet", "get") and raw[0] == node.lane):
-                names.append(f"{raw[1]} #{raw[7]}")
+    for _, event in run.undelivered():
+        cell = (event.window, event.peer, event.lo)
+        here = node.kind == "wait" and cell == (node.window, node.rank, node.lo)
+        if here or (node.kind in ("quiet", "get") and event.owner == node.lane):
+            names.append(f"{event.kind} #{event.number}")
     return names
 
 

@@ -28,7 +28,7 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from harness.ambient import Ambient
-from harness.errors import NoSchedulingPoint, NotYet, PeerLost, RankDied, Unwound
+from harness.errors import NoSchedulingPoint, PeerLost, RankDied, Unwound
 from harness.fabric import carrier
 from harness.fabric.carrier import borrow, give_back, watch
 from harness.fabric.choosing import Chooser, Choosing
@@ -59,7 +59,6 @@ class Simulation(Choosing):
         self.peers_lost: list[int] = []
         self.stopping = False
         self.probed: Lane | None = None
-        self._starting = True
         self._interrupt: BaseException | None = None
         self._hub: greenlet = getcurrent()
         self._modes = modes()  # of the thread, as the run finds them
@@ -132,7 +131,7 @@ class Simulation(Choosing):
                 set_modes(self._modes, self._guards)
             if self.stopping:
                 return
-        self._starting = self.gate = False
+        self.gate = False
         self.slow = self._deviating or bool(self._parked)
 
     def _enter(self, lane: Lane) -> None:
@@ -207,8 +206,7 @@ class Simulation(Choosing):
             self._enabled_lanes -= 1
         if lane.state != "unwound":  # what an unwound lane waited for is told from its pending
             lane.pending = ("ended",)
-        if modes() != self._modes:  # it did not put back what it had set
-            self._moded = True
+        self._leaving()  # it may not have put back what it had set
         if self.gate:
             return self._hub
         if self.ambient.swapping:
@@ -270,9 +268,7 @@ class Simulation(Choosing):
             and (lane.enabled or self._passes(lane))
         ):
             return
-        held = modes()
-        if held != self._modes:
-            self._moded = True
+        held = self._leaving()
         self._hub.switch()
         self._resumed(lane, held)
 
@@ -298,9 +294,7 @@ class Simulation(Choosing):
         self.probed = None
 
     def _switch(self, lane: Lane, following: Lane | None) -> None:
-        held = modes()
-        if held != self._modes:
-            self._moded = True
+        held = self._leaving()
         swapping = self.ambient.swapping
         if swapping:
             self.ambient.leave(lane.stream)
@@ -312,6 +306,13 @@ class Simulation(Choosing):
                 self.ambient.enter(following.stream)
             following.carrier.greenlet.switch()
         self._resumed(lane, held)
+
+    def _leaving(self) -> Modes:
+        """The modes of the lane that is switched away from, or has ended."""
+        held = modes()
+        if held != self._modes:
+            self._moded = True
+        return held
 
     def _resumed(self, lane: Lane, held: Modes) -> None:
         if self._moded and modes() != held:
@@ -326,11 +327,6 @@ class Simulation(Choosing):
         if isinstance(error, PeerLost):  # a death leaves its own event
             self.events.append((lane.index, "peer_lost", -1, lane.rank, 0, 0, None, -1, None, -1))
         raise error
-
-    @staticmethod
-    def not_yet(what: str) -> None:
-        """Refuse a part of the interface that has no body yet."""
-        raise NotYet(f"{what}: not yet built in the simulated fabric; leave it out")
 
 
 __all__ = ["EVENTS_MAX", "Chooser", "InFlight", "Lane", "Simulation"]

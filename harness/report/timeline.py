@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.finding import Finding
-from harness.record import DELIVERIES, FETCHED, Event, Run
+from harness.record import CHANGES, DELIVERIES, FETCHED, Event, Run
 from harness.report.events import fitting, landings, memory_of, wordings
 
 ROWS_MAX = 24
 CELL_MIN = 16
 NOISE = frozenset(("window_arrive", "window", "sync_arrive", "join_arrive"))
 READS = frozenset(("load", "remote_load", "read", "read_part"))
-WRITES = frozenset(("deliver", "deliver_part", "land", "store"))
 BEFORE = frozenset(("unwritten_memory", "stale_value"))  # kinds: a read came before its write
 
 
@@ -42,6 +41,11 @@ class Picture:
     edges: list[Edge]
     lanes: list[int]
 
+    def column(self, run: Run, rank: int) -> int:
+        """The lane in whose column stands what happens to a rank's memory."""
+        lanes = run.lanes_of(rank)
+        return next((lane for lane in lanes if lane in self.lanes), lanes[0])
+
 
 def picture(run: Run, finding: Finding, rows_max: int | None = ROWS_MAX) -> Picture:
     """What to draw of a run with events; rows_max None: all of them."""
@@ -63,7 +67,7 @@ def timeline(
     cell = (width - left) // max(len(ranks), 1)
     if cell < CELL_MIN:
         return _listed(run, chosen, marked, edges, left, width)
-    drawing = _Drawing(run, ranks, left, cell, width)
+    drawing = _Drawing(run, drawn, left, cell, width)
     lines = [drawing.header()]
     lines += drawing.rows(chosen, marked, edges)
     return [*lines, *_legend(run, marked, edges, ranks, width)]
@@ -129,7 +133,7 @@ def _replaced(run: Run, marked: list[int]) -> list[Edge]:
         for at in marked if read.kind in READS else ():
             write = run.events[at]
             own = write.kind == "store" and write.owner == read.owner  # in order: nothing is missing
-            if at < read_at and write.kind in WRITES and not own and _overlap(read, write):
+            if at < read_at and write.kind in CHANGES and not own and _overlap(read, write):
                 reader = run.lane_name(run.lane_of(read))
                 texts = [f"x-> {reader} reads only at {read_at}", f"x-> read at {read_at}"]
                 return [Edge(at, run.lanes_of(write.peer)[0], texts)]
@@ -144,7 +148,7 @@ def _later_write(
     lane = run.lane_of(read)
     for later in range(index + 1, len(run.raw)):
         event = run.events[later]
-        if later not in marked or event.kind not in WRITES or not _overlap(read, event):
+        if later not in marked or event.kind not in CHANGES or not _overlap(read, event):
             continue
         by = run.lane_of(event)
         if by == lane and event.kind == "store":
@@ -238,12 +242,13 @@ def _lanes(run: Run, chosen: list[int], edges: list[Edge], finding: Finding) -> 
 class _Drawing:
     """Ranks in columns of equal width."""
 
-    def __init__(self, run: Run, ranks: list[int], left: int, cell: int, width: int) -> None:
+    def __init__(self, run: Run, drawn: Picture, left: int, cell: int, width: int) -> None:
         self.run = run
+        self.drawn = drawn
         self.left = left
         self.cell = cell
         self.width = width
-        self.at = {rank: left + index * cell for index, rank in enumerate(ranks)}
+        self.at = {rank: left + index * cell for index, rank in enumerate(drawn.lanes)}
 
     def header(self) -> str:
         """The columns' names."""
@@ -279,18 +284,13 @@ class _Drawing:
             room = self.width - self.at[lane] if wide else self.cell - 1
             text = fitting(wordings(self.run, event), room)
             return " " * (self.at[lane] - self.left) + text
-        source, target = lane, self._column(event.peer)
+        source, target = lane, self.drawn.column(self.run, event.peer)
         if event.kind == "land":
-            source = self._column(self.run.issue_of(event).peer)
+            source = self.drawn.column(self.run, self.run.issue_of(event).peer)
             target = lane
         if event.kind in FETCHED:
             source = target
         return self._arrow(event, source, target)
-
-    def _column(self, rank: int) -> int:
-        """The lane in whose column stands what happens to a rank's memory."""
-        lanes = self.run.lanes_of(rank)
-        return next((lane for lane in lanes if lane in self.at), lanes[0])
 
     def _arrow(self, event: Event, source: int, target: int) -> str:
         name = f"#{event.number}"

@@ -105,12 +105,12 @@ class _Diagram:
     def _delivery(self, event: Event, y: int, colour: str) -> tuple[list[str], list[str]]:
         """An arrow from the issue (or, of a get's landing, from where it read) to this event."""
         lane = self.run.lane_of(event)
-        to = lane if event.kind == "land" else self._column(event.peer)
+        to = lane if event.kind == "land" else self.drawn.column(self.run, event.peer)
         origin = self.run.issue_of(event)
         issued = next(
             (i for i in self.drawn.chosen if self.run.events[i] is origin), None
         )
-        start = self._column(origin.peer) if event.kind == "land" else lane
+        start = self.drawn.column(self.run, origin.peer) if event.kind == "land" else lane
         texts = [f"#{event.number} {text}" for text in landings(self.run, event)]
         text = fitting(texts, self._room(to))
         stroke = RED if colour == RED else BLUE
@@ -121,10 +121,6 @@ class _Diagram:
             return [], drawn
         high = y if issued is None or event.kind == "land" else self.y[issued]
         return [_arrow(self.x[start], high, self.x[to], y, stroke, dashed=issued is None)], drawn
-
-    def _column(self, rank: int) -> int:
-        lanes = self.run.lanes_of(rank)
-        return next((lane for lane in lanes if lane in self.x), lanes[0])
 
 
 def _page(width: int, height: int, parts: list[str]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from harness import Buffer, Rank, Window, World
-from systems.collectives.rounds import Rounds, inputs, shared
+from systems.collectives.rounds import Rounds, in_rounds, inputs
 
 STAGED, READ = range(2)
 
@@ -78,14 +78,10 @@ def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     """The outputs of each round, one row a rank."""
     window = world.alloc([max(params.sizes)], torch.float32, name="window")
     signals = world.alloc([2, world.size], torch.int32, name="signals")
-    observed = {}
-    for round, n in enumerate(params.sizes):
-        x = shared(inputs(world.size, n, round))
-        out = shared(torch.zeros(world.size, n))
-        world.prepare(x, out)
-        dispatch_round(world, x, out, window, signals, n, round)
-        observed[f"sum {round}"] = list(out)
-    return observed
+    return in_rounds(
+        world, params.sizes, "sum",
+        lambda x, out, n, round: dispatch_round(world, x, out, window, signals, n, round),
+    )
 
 
 def reference(params: Rounds, size: int) -> dict[str, list[torch.Tensor]]:

@@ -19,7 +19,7 @@ import torch
 
 from harness import Buffer, Rank, Window, World
 from systems.collectives.allreduce_twophase import chunk
-from systems.collectives.rounds import Rounds, inputs, shared
+from systems.collectives.rounds import Rounds, in_rounds, inputs
 
 REDUCE, GATHER, LEAVE = range(3)
 Combine = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -126,14 +126,10 @@ def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     """The outputs of each round, one row a rank."""
     window = world.alloc([max(params.sizes)], torch.float32, name="window")
     signals = world.alloc(signal_shape(world.size), torch.int32, name="signals")
-    observed = {}
-    for round, n in enumerate(params.sizes):
-        x = shared(inputs(world.size, n, round))
-        out = shared(torch.zeros(world.size, n))
-        world.prepare(x, out)
-        dispatch_round(world, x, out, window, signals, n, round)
-        observed[f"sum {round}"] = list(out)
-    return observed
+    return in_rounds(
+        world, params.sizes, "sum",
+        lambda x, out, n, round: dispatch_round(world, x, out, window, signals, n, round),
+    )
 
 
 def reference(params: Rounds, size: int) -> dict[str, list[torch.Tensor]]:

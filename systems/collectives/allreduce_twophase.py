@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from harness import Buffer, Rank, Window, World
-from systems.collectives.rounds import Rounds, Sizes, inputs, shared
+from systems.collectives.rounds import Rounds, Sizes, in_rounds, inputs
 
 SCATTERED, GATHERED = range(2)
 
@@ -119,14 +119,10 @@ def host(world: World, params: ChunkedRounds) -> dict[str, list[torch.Tensor]]:
     parts = world.alloc([world.size, longest_chunk], torch.float32, name="parts")
     whole = world.alloc([longest], torch.float32, name="whole")
     signals = world.alloc([2, world.size], torch.int32, name="signals")
-    observed = {}
-    for round, n in enumerate(params.sizes):
-        x = shared(inputs(world.size, n, round))
-        out = shared(torch.zeros(world.size, n))
-        world.prepare(x, out)
-        dispatch_round(world, x, out, parts, whole, signals, n, round)
-        observed[f"sum {round}"] = list(out)
-    return observed
+    return in_rounds(
+        world, params.sizes, "sum",
+        lambda x, out, n, round: dispatch_round(world, x, out, parts, whole, signals, n, round),
+    )
 
 
 def reference(params: ChunkedRounds, size: int) -> dict[str, list[torch.Tensor]]:

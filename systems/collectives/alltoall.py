@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from harness import Buffer, Rank, Window, World
-from systems.collectives.rounds import Rounds, inputs, shared
+from systems.collectives.rounds import Rounds, in_rounds, inputs
 
 ARRIVED, TAKEN = range(2)  # rows of cells, a cell a peer
 
@@ -99,14 +99,11 @@ def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     """The outputs of each round, one row a rank."""
     outbox, inbox = data_windows(world, max(params.sizes))
     cells = world.alloc([2, world.size], torch.int32, name="cells")
-    observed = {}
-    for round, n in enumerate(params.sizes):
-        x = shared(inputs(world.size, world.size * n, round))
-        out = shared(torch.zeros(world.size, world.size * n))
-        world.prepare(x, out)
-        dispatch_round(world, x, out, outbox, inbox, cells, n, round)
-        observed[f"blocks {round}"] = list(out)
-    return observed
+    return in_rounds(
+        world, params.sizes, "blocks",
+        lambda x, out, n, round: dispatch_round(world, x, out, outbox, inbox, cells, n, round),
+        given=world.size, taken=world.size,
+    )
 
 
 def reference(params: Rounds, size: int) -> dict[str, list[torch.Tensor]]:

@@ -18,7 +18,7 @@ import torch
 from harness import Buffer, Rank, Window, World
 from systems.collectives import barrier
 from systems.collectives.barrier import post
-from systems.collectives.rounds import Rounds, inputs, shared
+from systems.collectives.rounds import Rounds, in_rounds
 
 reference = barrier.reference
 
@@ -74,11 +74,8 @@ def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     """The outputs of each round, one row a rank."""
     board = world.alloc([world.size, max(params.sizes)], torch.float32, name="board")
     cells = world.alloc([world.size], torch.int32, name="cells")
-    observed = {}
-    for round, n in enumerate(params.sizes):
-        x = shared(inputs(world.size, n, round))
-        out = shared(torch.zeros(world.size, world.size * n))
-        world.prepare(x, out)
-        dispatch_round(world, x, out, board, cells, n)
-        observed[f"board {round}"] = list(out)
-    return observed
+    return in_rounds(
+        world, params.sizes, "board",
+        lambda x, out, n, round: dispatch_round(world, x, out, board, cells, n),
+        taken=world.size,
+    )

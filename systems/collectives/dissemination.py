@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from harness import Buffer, Rank, Window, World
-from systems.collectives.rounds import Rounds, inputs, shared
+from systems.collectives.rounds import Rounds, in_rounds, inputs
 
 STEPS = 3  # enough for 8 ranks
 
@@ -69,14 +69,11 @@ def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     """The outputs of each round, one row a rank, zeros where a rank took no part."""
     staged = world.alloc([max(params.sizes)], torch.float32, name="staged")
     cells = world.alloc([2, STEPS], torch.int32, name="cells")
-    observed = {}
-    for round, n in enumerate(params.sizes):
-        x = shared(inputs(world.size, n, round))
-        out = shared(torch.zeros(world.size, world.size * n))
-        world.prepare(x, out)
-        dispatch_round(world, x, out, staged, cells, n, round)
-        observed[f"rows {round}"] = list(out)
-    return observed
+    return in_rounds(
+        world, params.sizes, "rows",
+        lambda x, out, n, round: dispatch_round(world, x, out, staged, cells, n, round),
+        taken=world.size,
+    )
 
 
 def reference(params: Rounds, size: int) -> dict[str, list[torch.Tensor]]:

@@ -17,7 +17,7 @@ import torch
 
 from harness import Buffer, Rank, Window, World
 from systems.collectives import barrier
-from systems.collectives.rounds import Rounds, inputs, shared
+from systems.collectives.rounds import Rounds, in_rounds
 
 reference = barrier.reference
 
@@ -67,11 +67,8 @@ def dispatch_round(world: World, *args: Any) -> None:
 
 def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     """The outputs of each round, one row a rank."""
-    observed = {}
-    for round, n in enumerate(params.sizes):
-        x = shared(inputs(world.size, n, round))
-        out = shared(torch.zeros(world.size, world.size * n))
-        world.prepare(x, out)
-        dispatch_round(world, x, out, n)
-        observed[f"board {round}"] = list(out)
-    return observed
+    return in_rounds(
+        world, params.sizes, "board",
+        lambda x, out, n, round: dispatch_round(world, x, out, n),
+        taken=world.size,
+    )

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from harness import Buffer, Rank, Window, World
-from systems.collectives.rounds import Rounds, inputs, shared
+from systems.collectives.rounds import Rounds, in_rounds, inputs
 
 GROUPS = 2
 ARRIVED, READ = range(2)
@@ -94,14 +94,11 @@ def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     """The outputs of each round, one row a rank, zeros for a group that a rank is not in."""
     rows = world.alloc([GROUPS, world.size, max(params.sizes)], torch.float32, name="rows")
     cells = world.alloc([GROUPS, 2, world.size], torch.int32, name="cells")
-    observed = {}
-    for round, n in enumerate(params.sizes):
-        x = shared(inputs(world.size, n, round))
-        out = shared(torch.zeros(world.size, GROUPS * world.size * n))
-        world.prepare(x, out)
-        dispatch_round(world, x, out, rows, cells, n, round)
-        observed[f"rows {round}"] = list(out)
-    return observed
+    return in_rounds(
+        world, params.sizes, "rows",
+        lambda x, out, n, round: dispatch_round(world, x, out, rows, cells, n, round),
+        taken=GROUPS * world.size,
+    )
 
 
 def reference(params: Rounds, size: int) -> dict[str, list[torch.Tensor]]:

@@ -15,7 +15,7 @@ import torch
 
 from harness import Buffer, Rank, Window, World
 from systems.collectives.allreduce_twophase import chunk
-from systems.collectives.rounds import Rounds, inputs, shared
+from systems.collectives.rounds import Rounds, in_rounds, inputs
 
 CHUNKS = 3
 TAKEN = CHUNKS  # the cell behind the chunks' own
@@ -69,14 +69,10 @@ def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     """The outputs of each round, one row a rank."""
     landing = world.alloc([max(params.sizes)], torch.float32, name="landing")
     cells = world.alloc([CHUNKS + 1], torch.int32, name="cells")
-    observed = {}
-    for round, n in enumerate(params.sizes):
-        x = shared(inputs(world.size, n, round))
-        out = shared(torch.zeros(world.size, n))
-        world.prepare(x, out)
-        dispatch_round(world, x, out, landing, cells, n, round)
-        observed[f"row {round}"] = list(out)
-    return observed
+    return in_rounds(
+        world, params.sizes, "row",
+        lambda x, out, n, round: dispatch_round(world, x, out, landing, cells, n, round),
+    )
 
 
 def reference(params: Rounds, size: int) -> dict[str, list[torch.Tensor]]:

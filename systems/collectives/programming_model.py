@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from harness import Buffer, Rank, World
-from systems.collectives.rounds import Rounds, inputs, shared
+from systems.collectives.rounds import Rounds, in_rounds, inputs
 
 TILE = 4
 SCALE = 3
@@ -37,14 +37,10 @@ def host_level(world: World, x: torch.Tensor, out: torch.Tensor, n: int, scale: 
 
 def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     """The outputs of each round, one row a rank."""
-    observed = {}
-    for round, n in enumerate(params.sizes):
-        x = shared(inputs(world.size, n, round))
-        out = shared(torch.zeros(world.size, n))
-        world.prepare(x, out)
-        host_level(world, x, out, n, SCALE)
-        observed[f"scaled {round}"] = list(out)
-    return observed
+    return in_rounds(
+        world, params.sizes, "scaled",
+        lambda x, out, n, round: host_level(world, x, out, n, SCALE),
+    )
 
 
 def reference(params: Rounds, size: int) -> dict[str, list[torch.Tensor]]:

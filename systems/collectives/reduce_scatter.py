@@ -20,7 +20,7 @@ import torch
 
 from harness import Buffer, Rank, Window, World
 from systems.collectives.allreduce_twophase import chunk
-from systems.collectives.rounds import Rounds, Sizes, inputs, shared
+from systems.collectives.rounds import Rounds, Sizes, in_rounds, inputs
 
 STAGED, READ = range(2)  # rows of cells, a cell a peer
 
@@ -112,14 +112,10 @@ def host(world: World, params: Uneven) -> dict[str, list[torch.Tensor]]:
     """The outputs of each round: a rank's chunk in its place, zeros around it."""
     staged = world.alloc([max(params.sizes)], torch.float32, name="staged")
     cells = world.alloc([2, world.size], torch.int32, name="cells")
-    observed = {}
-    for round, n in enumerate(params.sizes):
-        x = shared(inputs(world.size, n, round))
-        out = shared(torch.zeros(world.size, n))
-        world.prepare(x, out)
-        dispatch_round(world, x, out, staged, cells, n, round)
-        observed[f"chunk {round}"] = list(out)
-    return observed
+    return in_rounds(
+        world, params.sizes, "chunk",
+        lambda x, out, n, round: dispatch_round(world, x, out, staged, cells, n, round),
+    )
 
 
 def reference(params: Uneven, size: int) -> dict[str, list[torch.Tensor]]:

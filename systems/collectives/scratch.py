@@ -17,7 +17,7 @@ import torch
 
 from harness import Buffer, NotifyOp, Rank, WaitCmp, Window, World
 from systems.collectives import barrier
-from systems.collectives.rounds import Rounds, Sizes, inputs, shared
+from systems.collectives.rounds import Rounds, Sizes, in_rounds
 
 ITEM = 4  # bytes of an element and of a flag
 
@@ -89,11 +89,8 @@ def host(world: World, params: Messages) -> dict[str, list[torch.Tensor]]:
     """The outputs of each round, one row a rank."""
     longest = max(params.sizes)
     scratch = world.alloc(2 * world.size * (longest + 1) * ITEM, name="scratch")
-    observed = {}
-    for round, n in enumerate(params.sizes):
-        x = shared(inputs(world.size, n, round))
-        out = shared(torch.zeros(world.size, world.size * n))
-        world.prepare(x, out)
-        dispatch_round(world, x, out, scratch, n, longest, round)
-        observed[f"board {round}"] = list(out)
-    return observed
+    return in_rounds(
+        world, params.sizes, "board",
+        lambda x, out, n, round: dispatch_round(world, x, out, scratch, n, longest, round),
+        taken=world.size,
+    )

@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from harness import Buffer, Rank, Window, World
 from systems.collectives import barrier
-from systems.collectives.rounds import Rounds, inputs, shared
+from systems.collectives.rounds import Rounds, in_rounds
 
 STAGES = 3
 
@@ -78,11 +78,8 @@ def host(world: World, params: Calls) -> dict[str, list[torch.Tensor]]:
     """The outputs of each round, one row a rank."""
     rows = world.alloc([STAGES, world.size, max(params.sizes)], torch.float32, name="rows")
     cells = world.alloc([STAGES], torch.int32, name="cells")
-    observed = {}
-    for call, n in enumerate(params.sizes):
-        x = shared(inputs(world.size, n, call))
-        out = shared(torch.zeros(world.size, world.size * n))
-        world.prepare(x, out)
-        dispatch_round(world, x, out, rows, cells, n, call)
-        observed[f"board {call}"] = list(out)
-    return observed
+    return in_rounds(
+        world, params.sizes, "board",
+        lambda x, out, n, round: dispatch_round(world, x, out, rows, cells, n, round),
+        taken=world.size,
+    )

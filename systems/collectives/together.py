@@ -22,7 +22,7 @@ import torch
 from harness import Buffer, Rank, Window, World
 from systems.collectives.allgather import allgather
 from systems.collectives.allreduce_mesh import allreduce
-from systems.collectives.rounds import Rounds, inputs, shared
+from systems.collectives.rounds import Rounds, in_rounds, inputs
 
 
 class Phases(NamedTuple):
@@ -121,14 +121,11 @@ def dispatch_round(world: World, *args: Any) -> None:
 def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     """The outputs of each round, one row a rank."""
     windows = (*data_windows(world, max(params.sizes)), *signal_windows(world))
-    observed = {}
-    for round, n in enumerate(params.sizes):
-        x = shared(inputs(world.size, n, round))
-        out = shared(torch.zeros(world.size, world.size * n))
-        world.prepare(x, out)
-        dispatch_round(world, x, out, *windows, n, round)
-        observed[f"shares {round}"] = list(out)
-    return observed
+    return in_rounds(
+        world, params.sizes, "shares",
+        lambda x, out, n, round: dispatch_round(world, x, out, *windows, n, round),
+        taken=world.size,
+    )
 
 
 def reference(params: Rounds, size: int) -> dict[str, list[torch.Tensor]]:

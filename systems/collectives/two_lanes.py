@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from harness import Buffer, Rank, Window, World
-from systems.collectives.rounds import Rounds, inputs, shared
+from systems.collectives.rounds import Rounds, in_rounds, inputs
 
 ARRIVED, READ = range(2)
 LANES = 2
@@ -83,14 +83,11 @@ def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     """The outputs of each round, one row a rank."""
     board = world.alloc([world.size, max(params.sizes)], torch.float32, name="board")
     cells = world.alloc([2, world.size], torch.int32, name="cells")
-    observed = {}
-    for round, n in enumerate(params.sizes):
-        x = shared(inputs(world.size, n, round))
-        out = shared(torch.zeros(world.size, world.size * n))
-        world.prepare(x, out)
-        dispatch_round(world, x, out, board, cells, n, round)
-        observed[f"rows {round}"] = list(out)
-    return observed
+    return in_rounds(
+        world, params.sizes, "rows",
+        lambda x, out, n, round: dispatch_round(world, x, out, board, cells, n, round),
+        taken=world.size,
+    )
 
 
 def reference(params: Rounds, size: int) -> dict[str, list[torch.Tensor]]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from harness import Buffer, Rank, Window, World
-from systems.collectives.rounds import Rounds, inputs, shared
+from systems.collectives.rounds import Rounds, in_rounds, inputs
 
 
 def publish(rank: Rank, window: Window, own: torch.Tensor) -> None:
@@ -62,14 +62,11 @@ def host(world: World, params: Rounds) -> dict[str, list[torch.Tensor]]:
     longest = max(params.sizes)
     memory = world.alloc(window_bytes(world, longest), name="window", init="poison")
     window = memory.view([longest], torch.float32)
-    observed = {}
-    for round, n in enumerate(params.sizes):
-        x = shared(inputs(world.size, n, round))
-        out = shared(torch.zeros(world.size, world.size * n))
-        world.prepare(x, out)
-        dispatch_round(world, x, out, window, n)
-        observed[f"gathered {round}"] = list(out)
-    return observed
+    return in_rounds(
+        world, params.sizes, "gathered",
+        lambda x, out, n, round: dispatch_round(world, x, out, window, n),
+        taken=world.size,
+    )
 
 
 def reference(params: Rounds, size: int) -> dict[str, list[torch.Tensor]]:

@@ -167,7 +167,7 @@ def contents(disk, path):
 @given(st.lists(OPERATIONS, min_size=5, max_size=40))
 def test_behaves_as_the_real_file_system(tmp_path, operations):
     real, real_root, real_opened = RealDisk(), tempfile.mkdtemp(dir=tmp_path), []
-    disk, root, opened = SimulatedDisk(), "/root", []
+    disk, root, opened = SimulatedDisk(), "/disk", []
     disk.makedirs(root)
     try:
         for name, *args in operations:
