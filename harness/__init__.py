@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from harness.errors import PeerLost, RankfaultError
     from harness.fabric.memory import Buffer, Window
     from harness.fabric.rank_disk import rank_disk
-    from harness.finding import Finding, Outcome, Verdict
+    from harness.fabric.rank_workers import RankClock, RankWorkers, rank_call
+    from harness.finding import Checker, Finding, Outcome, Verdict
     from harness.host import World, is_window_or_tensor
     from harness.interpose import DeferAfter, Die, Drop, Operation, Raise, Twice
     from harness.plan import EVERY, Fault, Hold, Plan, Preempt, Visibility
     from harness.rank import AtomicType, NotifyOp, Rank, WaitCmp
+    from harness.record import Run
     from harness.run import run
     from harness.scenario import Mutant, Scenario, mutant, scenario, values
     from harness.simulated_disk import SimulatedDisk
@@ -30,6 +32,7 @@ __all__ = [
     "EVERY",
     "AtomicType",
     "Buffer",
+    "Checker",
     "DeferAfter",
     "Die",
     "Drop",
@@ -45,7 +48,10 @@ __all__ = [
     "Preempt",
     "Raise",
     "Rank",
+    "RankClock",
+    "RankWorkers",
     "RankfaultError",
+    "Run",
     "Scenario",
     "SimulatedDisk",
     "Twice",
@@ -59,6 +65,7 @@ __all__ = [
     "mutant",
     "plans",
     "property",
+    "rank_call",
     "rank_disk",
     "run",
     "scenario",
@@ -69,11 +76,13 @@ _PARTS = {
     "errors": ("PeerLost", "RankfaultError"),
     "fabric.memory": ("Buffer", "Window"),
     "fabric.rank_disk": ("rank_disk",),
-    "finding": ("Finding", "Outcome", "Verdict"),
+    "fabric.rank_workers": ("RankClock", "RankWorkers", "rank_call"),
+    "finding": ("Checker", "Finding", "Outcome", "Verdict"),
     "host": ("World", "is_window_or_tensor"),
     "interpose": ("DeferAfter", "Die", "Drop", "Operation", "Raise", "Twice"),
     "plan": ("EVERY", "Fault", "Hold", "Plan", "Preempt", "Visibility"),
     "rank": ("AtomicType", "NotifyOp", "Rank", "WaitCmp"),
+    "record": ("Run",),
     "run": ("run",),
     "scenario": ("Mutant", "Scenario", "mutant", "scenario", "values"),
     "simulated_disk": ("SimulatedDisk",),

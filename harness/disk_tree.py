@@ -289,6 +289,18 @@ class Tree:
         node.pending.append((length, None))
         self.log.append(LogEntry("damage", path, 0, length, node.number, rank))
 
+    def names(self) -> list[str]:
+        """The path of every file, sorted."""
+        found, folders = [], [("", self.root)]
+        while folders:
+            begin, folder = folders.pop()
+            for name, node in folder.entries.items():
+                if node.is_dir:
+                    folders.append((f"{begin}/{name}", node))
+                else:
+                    found.append(f"{begin}/{name}")
+        return sorted(found)
+
     def touch(self, node: Inode) -> None:
         """A read: its time counts as with relatime."""
         now = self.now()

@@ -142,6 +142,10 @@ class Unwound(BaseException):
     """Thrown into a lane that must end because its world has ended."""
 
 
+class WaitExpired(BaseException):
+    """Thrown into a lane whose wait has lasted as long as it was allowed to."""
+
+
 class RankDied(BaseException):
     """Thrown into a lane that a crash fault kills."""
 

@@ -257,15 +257,23 @@ class Rank(ABC):
         else:
             self._notify(cell, peer, at, value, op)
 
-    def wait(self, cell: Window, at: int, value: int, *, cmp: WaitCmp = WaitCmp.Ge) -> None:
-        """Block until one's own cell `at` is >= (or ==) `value`; consumes nothing."""
+    def wait(
+        self, cell: Window, at: int, value: int, *, cmp: WaitCmp = WaitCmp.Ge,
+        timeout: float | None = None,
+    ) -> bool:
+        """Block until one's own cell `at` is >= (or ==) `value`; consumes nothing.
+
+        timeout: seconds from the call (virtual ones in simulation); None waits for ever. Whether the
+        value came.
+        """
         frame = _getframe(1)
         self._code = frame.f_code
         self._lasti = frame.f_lasti
         if self._faults:
-            self._offer("wait", self._wait, cell=cell, at=at, value=value, cmp=cmp)
-        else:
-            self._wait(cell, at, value, cmp)
+            return self._offer(
+                "wait", self._wait, cell=cell, at=at, value=value, cmp=cmp, timeout=timeout
+            ) is not False  # a fault may have dropped it
+        return self._wait(cell, at, value, cmp, timeout)
 
     def fence(self) -> None:
         """Order this lane's puts and notifies per target: before, then after. Completes nothing."""
@@ -362,7 +370,9 @@ class Rank(ABC):
     def _notify(self, cell: Window, peer: int, at: int, value: int, op: NotifyOp) -> None: ...
 
     @abstractmethod
-    def _wait(self, cell: Window, at: int, value: int, cmp: WaitCmp) -> None: ...
+    def _wait(
+        self, cell: Window, at: int, value: int, cmp: WaitCmp, timeout: float | None
+    ) -> bool: ...
 
     @abstractmethod
     def _fence(self) -> None: ...

@@ -20,15 +20,18 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+
+if TYPE_CHECKING:
+    from harness.plan import Fault
 
 VALUE_BYTES_MAX = 256
 # Events that are not named after the call that made them.
 CALLED = {
     "window_arrive": "window", "sync_arrive": "sync", "get_issue": "get", "signal": "put_signal",
-    "join_arrive": "join",
+    "join_arrive": "join", "expired": "wait",
 }
 DELIVERIES = frozenset(("deliver", "deliver_part", "read", "read_part", "land"))
 WRITTEN = frozenset(("deliver", "deliver_part"))  # at the target of a put or notify
@@ -246,6 +249,7 @@ class Run:
     _issued: dict[int, Event] | None = None
     dispatched: list[list[int]] = field(default_factory=list)  # by lane: where each dispatch began
     programs: list[Any] = field(default_factory=list)  # by dispatch, what each rank ran
+    faults: tuple[Fault, ...] = ()  # of the plan, by index
 
     @property
     def names(self) -> list[WindowRecord]:

@@ -116,6 +116,9 @@ def execute_plan(
         _in_flight.pop()
     if record.observed is None:
         record.observed = {"result": [r[-1] if r else None for r in record.results]}
+    record.tolerance = scenario.tolerance
+    if scenario.reference is None:
+        return record
     try:
         record.expected = scenario.reference(plan.params, plan.ranks)
     except Exception as error:
@@ -125,7 +128,6 @@ def execute_plan(
             f"scenario {scenario.name}: its reference failed{where} for {plan.ranks} ranks and "
             f"{plan.params}: {type(error).__name__}: {error}"
         ) from error
-    record.tolerance = scenario.tolerance
     return record
 
 
@@ -137,7 +139,7 @@ def judge(plan: Plan, scenario: Scenario, record: Run, *, races: bool = False) -
     """
     findings: list[Finding] = []
     notes: list[str] = []
-    for checker in (*CHECKERS, RACES) if races else CHECKERS:
+    for checker in (*CHECKERS, *scenario.checkers, *((RACES,) if races else ())):
         try:
             findings.extend(checker.check(record))
         except Exception as error:  # a crashed checker is UNKNOWN, never a pass

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
@@ -33,6 +33,9 @@ from harness.host import World
 from harness.plan import RANKS_MAX
 
 Observed = Mapping[str, Sequence[Any]]
+
+if TYPE_CHECKING:
+    from harness.finding import Checker
 
 
 class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,19 +60,22 @@ class Mutant:
     @contextmanager
     def planted(self) -> Iterator[None]:
         """The twin's module with the bug in it."""
-        module = sys.modules[self.module]
-        twin = getattr(module, self.attribute)
-        setattr(module, self.attribute, self.replacement)
+        *owners, name = self.attribute.split(".")
+        owner: Any = sys.modules[self.module]
+        for one in owners:
+            owner = getattr(owner, one)
+        twin = inspect.getattr_static(owner, name)  # a property, a static method as it stands
+        setattr(owner, name, self.replacement)
         try:
             yield
         finally:
-            setattr(module, self.attribute, twin)
+            setattr(owner, name, twin)
 
 
 def mutant(
     *, of: Callable[..., Any], expects: str, ranks: int
 ) -> Callable[[Callable[..., Any]], Mutant]:
-    """Make a Mutant of a function that has the same parameters as its twin `of`.
+    """Make a Mutant of a function or method that has the same parameters as its twin `of`.
 
     The docstring says the bug, the finding expected and the smallest world that shows it.
     """
@@ -83,7 +89,7 @@ def mutant(
                 f"mutant {replacement.__name__}: its parameters differ from {of.__name__}'s"
             )
         return Mutant(
-            replacement.__name__, of.__module__, of.__name__, replacement, expects, ranks, doc
+            replacement.__name__, of.__module__, of.__qualname__, replacement, expects, ranks, doc
         )
 
     return make
@@ -96,17 +102,20 @@ class Scenario:
     ranks: smallest and largest world. bug_faults: fault name -> the finding expected of it as
     `checker/kind`, or `equivalent: reason`. mutants: by name. device_ids: cards for a world size.
     tolerance: largest absolute difference from the reference that is right; 0 = bit-exact.
+    reference: None where there is nothing to compare results with. checkers: the scenario's own; each
+    reads what the host program returned as `run.observed`.
     """
 
     name: str
     host: Callable[[World, Any], Observed | None]
-    reference: Callable[[Any, int], Observed]
+    reference: Callable[[Any, int], Observed] | None
     params: type[msgspec.Struct] = NoParams
     ranks: tuple[int, int] = (1, 8)
     bug_faults: Mapping[str, str] = field(default_factory=dict)
     mutants: Mapping[str, Mutant] = field(default_factory=dict)
     device_ids: Callable[[int], Sequence[int]] | None = None
     tolerance: float = 0.0
+    checkers: tuple[Checker, ...] = ()
     doc: str = ""
     digest: str = ""  # of the user's file it came from
 

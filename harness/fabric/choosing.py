@@ -7,7 +7,6 @@ with two or more enabled owners. Every choice is followed by exactly one event o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from heapq import heappop
 from operator import attrgetter
 from typing import Protocol
 
@@ -167,10 +166,7 @@ class Choosing(Deliveries):
 
     def _idle(self) -> bool:
         """Nobody is enabled: whether something outside the programs lets them go on."""
-        if self._sleepers:
-            wake, _, lane = heappop(self._sleepers)
-            self._now = max(self._now, wake)
-            self._unblock(lane)
+        if self._sleepers and self._wake():
             return True
         if self._parked and self._stale < STALE_ROUNDS_MAX:
             self._stale += 1

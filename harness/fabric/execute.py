@@ -322,6 +322,7 @@ def _finish(
         livelock=[_blocked(lane, simulation, windows) for lane in simulation.polled],
         touched=simulation.touched,
         programs=_programs(world.recorded),
+        faults=tuple(job.faults),
         private=[p.name for p in world.recorded.prepared.values() if p.private is not None],
     )
 

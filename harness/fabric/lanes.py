@@ -7,9 +7,10 @@ nobody else could move. Not modelled: lanes that share a core.
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappush
+from heapq import heappop, heappush
 from typing import Any
 
+from harness.errors import WaitExpired
 from harness.fabric.carrier import Carrier
 from harness.fabric.memory import Region
 from harness.fabric.tensors import TensorUse
@@ -20,7 +21,7 @@ POLL_VALUES_MAX = 16
 # Events that change nothing another lane could read.
 QUIET_EVENTS = frozenset((
     "load", "remote_load", "get_issue", "get_nbi", "get", "read", "read_part", "land", "fence",
-    "quiet", "sleep",
+    "quiet", "sleep", "expired",
 ))
 EVENT_SECONDS = 1e-6
 STREAMS = 1 << 16  # more than ranks
@@ -81,7 +82,8 @@ class Waiting:
         self._parked: list[Lane] = []
         self._looked = 0
         self._stale = 0
-        self._sleepers: list[tuple[float, int, Lane]] = []
+        self._sleepers: list[tuple[float, int, int, Lane, Any]] = []
+        self._alarms = 0
         self._now = 0.0
         self._arrivals: dict[Any, int] = {}
 
@@ -184,6 +186,26 @@ class Waiting:
         """Virtual seconds since the run began: a microsecond an event, plus what was slept."""
         return self._now + len(self.events) * EVENT_SECONDS
 
+    def wake_at(self, lane: Lane, seconds: float) -> None:
+        """Let a blocked lane go on in so many seconds, if it is still blocked in the same then."""
+        self._alarms += 1
+        due = self.clock() + seconds
+        heappush(self._sleepers, (due, lane.index, self._alarms, lane, lane.blocked_on))
+
+    def _wake(self) -> bool:
+        """The next alarm, if there is one; virtual time goes on to it."""
+        while self._sleepers:
+            due, _, _, lane, reason = heappop(self._sleepers)
+            if lane.blocked_on is not reason or lane.enabled:
+                continue  # what it waited for came first
+            self._now = max(self._now, due)
+            if reason is not None and reason[0] == "wait":
+                self.inject(lane, WaitExpired())
+            else:
+                self._unblock(lane)
+            return True
+        return False
+
     def sleep(self, seconds: float) -> None:
         """time.sleep of a rank program: costs virtual time only (of a host program: nothing)."""
         if not self._enabled_lanes and not self.lanes:
@@ -191,8 +213,8 @@ class Waiting:
         if seconds < 0:
             raise ValueError("sleep length must be non-negative")
         lane = self.current
-        self.block(lane, ("sleep", None, -1))
-        heappush(self._sleepers, (self.clock() + seconds, lane.index, lane))
+        self.block(lane, ("sleep", seconds, None, -1))  # a tuple of its own
+        self.wake_at(lane, seconds)
         lane.pending = ("sleep",)
         self.point(lane)
         self.events.append((lane.index, "sleep", -1, lane.rank, 0, 0, None, -1, None, -1))

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from harness.errors import RankDied, UseAfterFree, WrongArgument, WrongShape
+from harness.errors import RankDied, UseAfterFree, WaitExpired, WrongArgument, WrongShape
 from harness.fabric.flight import digest
 from harness.fabric.lanes import POLL_OPERATIONS
 from harness.fabric.memory import ITEMSIZE, Buffer, Handle, Region, Shape, Window, normal_shape
@@ -206,7 +206,9 @@ class SimulatedRank(OneSided):
 
     # Synchronisation ----------------------------------------------------------------------------
 
-    def _wait(self, cell: Window, at: int, value: int, cmp: WaitCmp) -> None:
+    def _wait(
+        self, cell: Window, at: int, value: int, cmp: WaitCmp, timeout: float | None
+    ) -> bool:
         if type(at) is not int:
             at = self._offset("wait", at, cell)
         if type(value) is not int or not -2147483648 <= value <= 2147483647:
@@ -234,14 +236,25 @@ class SimulatedRank(OneSided):
                 (self._owner, "wait", cell.number, self.index, lo, lo + 4, held, -1, self._code,
                  self._lasti)
             )
-            return
+            return True
+        if timeout is not None and not timeout >= 0:
+            raise WrongArgument(f"rank {self.index}: wait with timeout={timeout!r}; seconds >= 0 are due")
         if holds:
             lane.blocked_on = ("wait", cell.number, slot, value, reached, at, self._code, self._lasti)
         else:
             sim.block(lane, ("wait", cell.number, slot, value, reached, at, self._code, self._lasti))
+            if timeout is not None:
+                sim.wake_at(lane, timeout)
         region.waiters.append(lane)
+        code, lasti = self._code, self._lasti
         try:
             sim.point(lane)
+        except WaitExpired:
+            self._events.append(
+                (self._owner, "expired", cell.number, self.index, lo, lo + 4, region.cells[slot], -1,
+                 code, lasti)
+            )
+            return False
         finally:
             region.waiters.remove(lane)
         lane.blocked_on = None
@@ -250,6 +263,7 @@ class SimulatedRank(OneSided):
             (self._owner, "wait", cell.number, self.index, lo, lo + 4, region.cells[slot], -1,
              self._code, self._lasti)
         )
+        return True
 
     def _fence(self) -> None:
         lane = self._lane

@@ -47,6 +47,8 @@ def wordings(run: Run, event: Event) -> list[str]:
         name = "get"
     if event.kind == "signal":
         name = "signal"
+    if event.kind == "expired":
+        name = "stop waiting for"
     if event.kind == "get":
         return ["get returns", "get"]
     if event.kind == "fault":
@@ -54,8 +56,8 @@ def wordings(run: Run, event: Event) -> list[str]:
     if event.kind in ("crash", "raise", "peer_lost", "sleep", "fence", "quiet"):
         word = {"crash": "dies", "raise": "raises", "peer_lost": "gets PeerLost"}
         return [word.get(event.kind, event.kind)]
-    if event.kind.startswith("disk_"):
-        name = event.kind.removeprefix("disk_")
+    if isinstance(event.value, str):  # an operation of a disk, a call of a system
+        name = name.removeprefix("disk_").replace("_", " ")
         return [f"{name} {event.value}".rstrip(), name]
     number = f" #{event.number}" if event.number >= 0 else ""
     memory = memory_of(run, event)

@@ -1,0 +1,1 @@
+"""Scenarios of the KV block store, on the simulated disk unless they say otherwise."""

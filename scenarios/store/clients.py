@@ -1,0 +1,280 @@
+"""Processes of a simulated world that use the embedded store: a rank is one, its lanes are its threads.
+
+Lanes below `clients` run the client program on the rank's one store object, the others are the store's
+workers. Every call of the store is an operation of the rank (kinds `store_dump`, `store_load`, …, with
+their arguments by name, so that faults reach them) and stands in the history with its answer. A
+`StoreError` is an answer; any other exception is the program's end, and a finding.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from sys import _getframe
+from types import FrameType
+from typing import Any
+
+import torch
+
+from harness import Rank, RankClock, RankWorkers, SimulatedDisk, Window, World, rank_call, rank_disk
+from scenarios.store.history import ELEMENT, POISON, Call, History, content, id_of
+from scenarios.store.patterns import pattern
+from systems.store import UcmConnectorFactory
+from systems.store.errors import FAILED, OK, TIMEOUT, StoreError
+from systems.store.front import BlockStore
+from systems.store.tasks import Task
+
+FOLDER = "/store"
+EVENTS = 255  # that one rank's store may make in a run
+DIRECT_BLOCK = 512
+
+# The store tells of every failed block: under faults that is each plan's log, and nobody reads it.
+logging.getLogger("ucm").addHandler(logging.NullHandler())
+
+
+class Process:
+    """What the lanes of one rank share: workers, clock, disk, and the store object."""
+
+    def __init__(self, rank: Rank, cells: Window, disk: SimulatedDisk, clients: int) -> None:
+        self.workers = RankWorkers(rank, cells)
+        self.clock = RankClock(rank)
+        self.disk = rank_disk(rank, disk)
+        self.ready = self.workers.event()
+        self.left = clients
+        self.opened = 0
+        self.store: BlockStore | None = None
+
+
+class Client:
+    """One client thread of a rank's store. elements: of a block."""
+
+    def __init__(self, rank: Rank, process: Process, history: History, elements: int) -> None:
+        self.rank = rank
+        self.process = process
+        self.history = history
+        self.elements = elements
+
+    def open(self, config: Mapping[str, Any]) -> bool:
+        """Create the store; whether that went well."""
+        process = self.process
+
+        def create(config: Mapping[str, Any]) -> BlockStore:
+            return UcmConnectorFactory.create_connector(
+                "UcmPipelineStore", {"storage_path": FOLDER, **config}, disk=process.disk,
+                executor=process.workers, clock=process.clock,
+            )
+
+        process.opened += 1
+        call, store = self._call("open", (), create, config=dict(config))
+        process.store = store
+        return not call.error
+
+    def _call(
+        self, kind: str, blocks: Sequence[int], body: Callable[..., Any], *, shard: int = 0,
+        flags: Sequence[bool] = (), **args: Any,
+    ) -> tuple[Call, Any]:
+        """One call in the history; its answer, None where it raised."""
+        process = self.process
+        call = self.history.begin(
+            self.rank.index, kind, blocks, shard=shard, flags=tuple(flags), opened=process.opened,
+            began=process.clock.events(),
+        )
+        what = ", ".join(map(str, blocks))
+        answer = None
+        try:
+            answer = rank_call(self.rank, f"store_{kind}", body, what, frame=_caller(), **args)
+        except StoreError as error:
+            call.error, call.text = type(error).__name__, str(error)
+            call.codes = (error.code,) * len(call.blocks)
+        call.ended = process.clock.events()
+        return call, answer
+
+    def lookup(self, blocks: Sequence[int]) -> list[bool]:
+        """Which blocks are there; empty where the lookup raised."""
+        call, hits = self._call("lookup", blocks, self._store.lookup, block_ids=_ids(blocks))
+        if hits is not None:
+            call.codes = tuple(int(hit) for hit in hits)
+        return hits or []
+
+    def lookup_on_prefix(self, blocks: Sequence[int]) -> int:
+        """The index of the last hit of the prefix; -1 where the lookup raised."""
+        call, last = self._call(
+            "prefix", blocks, self._store.lookup_on_prefix, block_ids=_ids(blocks)
+        )
+        if last is None:
+            return -1
+        call.codes = tuple(int(index <= last) for index in range(len(blocks)))
+        return int(last)
+
+    def dump(self, blocks: Sequence[int], shard: int = 0, *, poll: bool = False) -> list[int]:
+        """Dump blocks and wait; a status a block."""
+        parts = [content(block, shard, self.elements) for block in blocks]
+        source = torch.cat(parts) if parts else torch.empty(0, dtype=ELEMENT)
+
+        def submit(
+            block_ids: list[bytes], offset: int, tensor: torch.Tensor, *, spoil: bool = False
+        ) -> Task:
+            task = self._store.dump(block_ids, offset, tensor)
+            if spoil:
+                tensor.fill_(POISON)
+            return task
+
+        return list(self._transfer("dump", blocks, shard, source, submit, poll=poll).codes)
+
+    def load(self, blocks: Sequence[int], shard: int = 0, *, poll: bool = False) -> list[int]:
+        """Load blocks, wait and compare; a status a block."""
+        target = torch.full((len(blocks) * self.elements,), POISON, dtype=ELEMENT)
+        seen = target
+
+        def submit(
+            block_ids: list[bytes], offset: int, tensor: torch.Tensor, *, spoil: bool = False
+        ) -> Task:
+            nonlocal seen
+            task = self._store.load(block_ids, offset, tensor)
+            seen = tensor.clone() if spoil else tensor
+            return task
+
+        call = self._transfer("load", blocks, shard, target, submit, poll=poll)
+        if call.codes and not any(code == TIMEOUT for code in call.codes):
+            self._compare(call, seen)
+        return list(call.codes)
+
+    def _compare(self, call: Call, tensor: torch.Tensor) -> None:
+        """Note what is wrong with the blocks that were loaded, as the store says."""
+        for index, block in enumerate(call.blocks):
+            got = tensor[index * self.elements : (index + 1) * self.elements]
+            due = content(block, call.shard, self.elements)
+            if call.codes[index] == OK and not torch.equal(got, due):
+                known = {"the destination's poison": _bytes(torch.full_like(due, POISON))}
+                known |= {
+                    f"block {other}": _bytes(content(other, call.shard, self.elements))
+                    for other in sorted({one for call in self.history.calls for one in call.blocks})
+                    if other != block
+                }
+                found = pattern(_bytes(due), _bytes(got), known)
+                call.wrong[block] = "" if found is None else found.text
+
+    def _transfer(
+        self, kind: str, blocks: Sequence[int], shard: int, tensor: torch.Tensor,
+        submit: Callable[..., Task], *, poll: bool,
+    ) -> Call:
+        """Submit, wait, and note the status of each block as the store tells it."""
+        call, task = self._call(
+            kind, blocks, submit, shard=shard, block_ids=_ids(blocks), offset=shard, tensor=tensor
+        )
+        if task is None:
+            return call
+        call.ended = -1
+        while poll and not self._store.check(task)[1]:
+            pass
+        code = rank_call(
+            self.rank, "store_wait", self._store.wait, str(task.id), frame=_caller(), task=task
+        )
+        if code in (OK, TIMEOUT):
+            call.codes = (code,) * len(call.blocks)
+        else:
+            call.codes = tuple(FAILED if one is None else one for one in task.statuses)
+            failure = self._store.error(task)
+            call.text = "" if failure is None else failure.text
+        call.ended = self.process.clock.events()
+        return call
+
+    def commit(self, blocks: Sequence[int], good: Sequence[bool] | None = None) -> list[int]:
+        """Commit blocks, or drop those that are not good; a status a block."""
+        flags = [True] * len(blocks) if good is None else list(good)
+        call, codes = self._call(
+            "commit", blocks, self._store.commit, flags=flags, block_ids=_ids(blocks), is_success=flags
+        )
+        if codes is not None:
+            call.codes = tuple(codes)
+        return list(call.codes)
+
+    def prefetch(self, blocks: Sequence[int]) -> None:
+        """Bring blocks nearer."""
+        self._call("prefetch", blocks, self._store.prefetch, block_ids=_ids(blocks))
+
+    def close(self) -> None:
+        """Close the store; a further one may be opened."""
+        call, _ = self._call("close", (), self._store.close)
+        if not call.error:
+            self.history.closed += 1
+
+    @property
+    def _store(self) -> BlockStore:
+        assert self.process.store is not None
+        return self.process.store
+
+
+Program = Callable[[Client], None]
+
+
+class Processes:
+    """The processes of a run, made as their ranks begin."""
+
+    def __init__(self, history: History, *, elements: int, clients: int = 1) -> None:
+        self.history = history
+        self.elements = elements
+        self.clients = clients
+        self._made: dict[int, Process] = {}
+
+    def enter(self, rank: Rank, cells: Window, program: Program, config: Mapping[str, Any]) -> None:
+        """A lane's part: open the store (the first lane), run a client, or serve the store."""
+        process = self._made.get(rank.index)
+        if process is None:
+            process = Process(rank, cells, self.history.disk, self.clients)
+            self._made[rank.index] = process
+        if rank.lane >= self.clients:
+            process.workers.serve()
+            return
+        client = Client(rank, process, self.history, self.elements)
+        try:
+            if rank.lane:
+                process.ready.wait(None)
+            else:
+                client.open(config)
+                process.ready.set()
+            if process.store is not None:
+                program(client)
+        finally:
+            process.left -= 1
+            if not process.left:
+                process.workers.close()
+
+
+def run_clients(
+    world: World, program: Program, config: Mapping[str, Any], history: History, *, elements: int,
+    clients: int = 1, workers: int = 1,
+) -> dict[str, Any]:
+    """Dispatch `program` to every rank; what a scenario's host program returns."""
+    cells = world.alloc([1 + EVENTS], torch.int32, name="store")
+    processes = Processes(history, elements=elements, clients=clients)
+    for device in range(world.size):
+        world.dispatch(_process, cells, processes, program, config, device=device, lanes=clients + workers)
+    return {"history": history}
+
+
+def _process(
+    rank: Rank, cells: Window, processes: Processes, program: Program, config: Mapping[str, Any]
+) -> None:
+    processes.enter(rank, cells, program, config)
+
+
+def new_disk() -> SimulatedDisk:
+    """An empty disk that takes direct I/O."""
+    return SimulatedDisk(direct_block=DIRECT_BLOCK)
+
+
+def _caller() -> FrameType | None:
+    """The frame of the client program that is making a call."""
+    frame: FrameType | None = _getframe(1)
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return frame
+
+
+def _ids(blocks: Sequence[int]) -> list[bytes]:
+    return [id_of(block) for block in blocks]
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    return tensor.numpy().tobytes()

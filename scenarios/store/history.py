@@ -1,0 +1,79 @@
+"""What the clients of a store asked and were told: calls with their answers, and where they stand.
+
+Blocks have small numbers here; `id_of` and `content` say what stands for them in the store. A call has
+the indexes of the run's events between which it lay, so that a fault can be placed within it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+ELEMENT = torch.int32
+POISON = -1  # what a load's tensor holds before
+
+
+def id_of(block: int) -> bytes:
+    """The block's id, 16 bytes."""
+    return hashlib.md5(f"block {block}".encode()).digest()
+
+
+def content(block: int, shard: int, elements: int) -> torch.Tensor:
+    """The block's data: every element says block, shard and index; none is like POISON."""
+    base = (block % 64) << 24 | (shard % 16) << 20
+    return torch.arange(base, base + elements, dtype=ELEMENT)
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of one client. codes: a status a block (dump, load, commit), or 0 and 1 for a lookup's
+    misses and hits. error: of a call that raised. wrong: by block, what a load that was told good is.
+
+    began, ended: numbers of events; ended is -1 while there is no answer (the process died in it).
+    """
+
+    rank: int
+    kind: str
+    blocks: tuple[int, ...]
+    shard: int = 0
+    flags: tuple[bool, ...] = ()
+    codes: tuple[int, ...] = ()
+    error: str = ""
+    text: str = ""
+    wrong: dict[int, str] = field(default_factory=dict)
+    opened: int = 0  # which store object of the rank
+    began: int = 0
+    ended: int = -1
+
+    def __str__(self) -> str:
+        blocks = ", ".join(map(str, self.blocks))
+        shard = f" shard {self.shard}" if self.kind in ("dump", "load") and self.shard else ""
+        return f"{self.kind}({blocks}){shard} of rank {self.rank}"
+
+
+@dataclass(slots=True)
+class History:
+    """The calls of all clients in the order in which they began, and the disk that they shared.
+
+    evicts: whether the store may remove committed blocks. shards: of a block. tolerated: statuses that
+    need no fault. forgotten: acknowledgements before this event promise nothing (a power cut).
+    closed: how many stores were closed in order.
+    """
+
+    disk: Any
+    evicts: bool = False
+    shards: int = 1
+    tolerated: frozenset[int] = frozenset()
+    forgotten: int = 0
+    closed: int = 0
+    calls: list[Call] = field(default_factory=list)
+
+    def begin(self, rank: int, kind: str, blocks: Sequence[int], **known: Any) -> Call:
+        """A call that begins now."""
+        call = Call(rank, kind, tuple(blocks), **known)
+        self.calls.append(call)
+        return call

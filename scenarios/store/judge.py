@@ -1,0 +1,267 @@
+"""The checker `store`: what clients were told, against what they had done.
+
+Kinds: silent_corruption (a load told good holds other bytes), uncommitted_visible (a hit, or a load, of
+what nobody had begun to commit), lost_block (a commit was acknowledged and the block is not to be had),
+hang (a task had no status in time although no operation was slow), unexpected_error (a typed error
+without any fault), collateral (one failed operation, several failed blocks), residue (temporary files
+left behind by stores that were closed in order).
+
+Faults excuse errors, never wrong bytes: what was reported to the store (an errno, a short count) excuses
+a call only while it lies in it; what the disk did in silence (a flipped bit, a lost write) excuses every
+later error. Not judged: a world that is blocked (the deadlock checker's), what a dead process had begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from faults import environment, storage
+from harness import Fault, Finding, Run
+from scenarios.store.history import Call, History
+from systems.store.errors import NOT_FOUND, OK, TIMEOUT
+
+SILENT = (
+    storage.BitFlip, storage.LostWrite, storage.MisdirectedWrite, storage.StaleRead, storage.Truncation,
+)
+REMEDIES = {
+    "silent_corruption": (
+        "data changed on its way, or was read from another place, and nothing noticed",
+        "verify length, id and checksum of every block that is read before it is told good",
+    ),
+    "uncommitted_visible": (
+        "a name that readers look at exists before the commit",
+        "write under a private name and rename at commit, never before the data is complete",
+    ),
+    "lost_block": (
+        "the commit was acknowledged although a step before it had failed, or was left out",
+        "acknowledge only after every write, fsync and rename has succeeded",
+    ),
+    "hang": (
+        "a worker ended, or a task was lost, without telling who waits",
+        "set the task's status on every path, also where the work raises",
+    ),
+    "unexpected_error": ("nothing in the world failed: the store itself is wrong", "see the error's text"),
+    "collateral": (
+        "one block's failure ends the batch", "keep a status a block and go on with the others"
+    ),
+    "residue": (
+        "a temporary file is forgotten on one of the paths", "remove it where its dump ends without commit"
+    ),
+}
+
+
+class StoreChecker:
+    """Reads the History that the host program returned as `history`."""
+
+    name = "store"
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        """At most one finding of each kind, the worst first."""
+        history = run.observed.get("history") if isinstance(run.observed, dict) else None
+        if not isinstance(history, History) or run.blocked:
+            return ()
+        return _Judge(run, history).findings()
+
+
+class _Judge:
+    """One run."""
+
+    def __init__(self, run: Run, history: History) -> None:
+        self.run = run
+        self.history = history
+        self.calls = [call for call in history.calls if call.ended >= 0]
+        self.fired: list[tuple[int, Fault]] = [
+            (index, run.faults[event[4]]) for index, event in enumerate(run.raw) if event[1] == "fault"
+        ]
+        self.silent = min((at for at, fault in self.fired if isinstance(fault, SILENT)), default=None)
+        self.slow = any(isinstance(fault, storage.SlowIo) for _, fault in self.fired)
+        self.acknowledged = self._acknowledged()
+
+    def findings(self) -> Iterator[Finding]:
+        """The first finding of each kind."""
+        rules: tuple[Callable[[], Iterator[Finding]], ...] = (
+            self._corrupted, self._visible, self._lost, self._hanging, self._unexpected,
+            self._collateral, self._residue,
+        )
+        for rule in rules:
+            yield from list(rule())[:1]
+
+    def _finding(self, kind: str, call: Call, message: str, *evidence: str) -> Finding:
+        cause, remedy = REMEDIES[kind]
+        marks = self._marks(call)
+        sites = [self.run.site(self.run.events[at]) for at in marks[:1]]
+        return Finding(
+            checker="store", kind=kind, rank=call.rank, message=message, sites=tuple(sites),
+            evidence=tuple(line for line in (*evidence, *self._told_faults()) if line), cause=cause,
+            remedy=remedy, events=tuple(marks),
+        )
+
+    def _marks(self, call: Call) -> list[int]:
+        kind = f"store_{call.kind}"
+        for at in range(call.began, len(self.run.raw)):
+            event = self.run.raw[at]
+            if event[1] == kind and event[3] == call.rank:
+                return [at]
+        return []
+
+    def _told_faults(self) -> Iterator[str]:
+        for at, fault in self.fired[:3]:
+            before = self.run.events[at - 1]
+            yield f"{fault!r} fired at event {at}, {before.kind.removeprefix('disk_')} {before.value}"
+
+    # What was promised --------------------------------------------------------------------------------
+
+    def _commits(self, block: int) -> Iterator[tuple[Call, int, frozenset[int]]]:
+        """Calls that commit `block`, its code in each (-1: no answer), and the shards it concerns."""
+        for call in self.history.calls:
+            if call.kind == "commit" and block in call.blocks:
+                at = call.blocks.index(block)
+                if call.flags[at]:
+                    shards = frozenset(
+                        one.shard for one in self.history.calls
+                        if one.kind == "dump" and block in one.blocks and one.began < call.began
+                        and (one.rank, one.opened) == (call.rank, call.opened)
+                    )
+                    yield call, call.codes[at] if call.ended >= 0 else -1, shards
+
+    def _acknowledged(self) -> dict[int, int]:
+        """By block: the event from which on it is promised to everybody."""
+        found = {}
+        for block in {one for call in self.calls if call.kind == "commit" for one in call.blocks}:
+            since: dict[int, int] = {}
+            for call, code, shards in self._commits(block):
+                if code == OK and call.ended >= self.history.forgotten:
+                    for shard in shards:
+                        since[shard] = min(since.get(shard, call.ended), call.ended)
+            if len(since) == self.history.shards:
+                found[block] = max(since.values())
+        return found
+
+    def _begun(self, block: int, until: int) -> bool:
+        """Whether commits that may have made all shards visible began before event `until`."""
+        shards: set[int] = set()
+        for call, _, concerned in self._commits(block):
+            if call.began < until:
+                shards |= concerned
+        return len(shards) >= self.history.shards
+
+    def _own(self, call: Call, block: int) -> Call | None:
+        """The call's store's last dump of the block and shard before it, if that went well."""
+        found = None
+        for one in self.calls:
+            if (one.rank, one.opened) != (call.rank, call.opened) or one.ended > call.began:
+                continue
+            if block in one.blocks:
+                at = one.blocks.index(block)
+                if one.kind == "dump" and one.shard == call.shard:
+                    found = one if one.codes[at] == OK else None
+                elif one.kind == "commit" and not one.flags[at]:
+                    found = None
+        return found
+
+    def _excused(self, call: Call) -> bool:
+        """Whether a fault may be why this call failed."""
+        if self.silent is not None and self.silent < call.ended:
+            return True
+        return any(call.began <= at <= call.ended for at, _ in self.fired)
+
+    # Rules --------------------------------------------------------------------------------------------
+
+    def _corrupted(self) -> Iterator[Finding]:
+        for call in self.calls:
+            for block, text in call.wrong.items():
+                yield self._finding(
+                    "silent_corruption", call, f"{call}: block {block} is told good and wrong: {text}",
+                )
+
+    def _visible(self) -> Iterator[Finding]:
+        for call in self.calls:
+            for block, code in zip(call.blocks, call.codes, strict=False):
+                hit = call.kind in ("lookup", "prefix") and code == 1
+                got = call.kind == "load" and code == OK and not self._ever_dumped(call, block)
+                if (hit or got) and not self._begun(block, call.ended):
+                    what = "hits" if hit else "succeeds"
+                    yield self._finding(
+                        "uncommitted_visible", call,
+                        f"{call}: block {block} {what} and nobody had begun to commit"
+                        f" {'it' if self.history.shards == 1 else 'all its shards'}",
+                    )
+
+    def _ever_dumped(self, call: Call, block: int) -> bool:
+        return any(
+            one.kind == "dump" and block in one.blocks and one.shard == call.shard
+            and (one.rank, one.opened) == (call.rank, call.opened) and one.began < call.ended
+            for one in self.history.calls
+        )
+
+    def _lost(self) -> Iterator[Finding]:
+        for call in self.calls:
+            if call.kind not in ("lookup", "load") or call.error:
+                continue
+            for block, code in zip(call.blocks, call.codes, strict=False):
+                since = self.acknowledged.get(block)
+                missed = code == 0 if call.kind == "lookup" else code not in (OK, TIMEOUT)
+                if since is None or since > call.began or not missed:
+                    continue
+                if self.history.evicts and (call.kind == "lookup" or code == NOT_FOUND):
+                    continue
+                if call.kind == "load" and self._excused(call):
+                    continue
+                what = "misses" if call.kind == "lookup" else f"fails with {code} ({call.text})"
+                yield self._finding(
+                    "lost_block", call,
+                    f"{call}: block {block} {what}; its commit was acknowledged at event {since}",
+                )
+
+    def _hanging(self) -> Iterator[Finding]:
+        for call in self.calls:
+            if TIMEOUT in call.codes and not self.slow:
+                yield self._finding("hang", call, f"{call}: no status within the time limit")
+
+    def _unexpected(self) -> Iterator[Finding]:
+        for call in self.calls:
+            if self.fired and self.fired[0][0] < call.ended:
+                continue  # what an earlier failure led to is an answer as well
+            for index, block in enumerate(call.blocks or (-1,)):
+                code = call.codes[index] if index < len(call.codes) else OK
+                failed = bool(call.error) or (call.kind in ("dump", "load", "commit") and code != OK)
+                if not failed or code == TIMEOUT or code in self.history.tolerated:
+                    continue
+                if call.kind == "load" and not self._due(call, block):
+                    continue
+                told = call.text or f"status {code}"
+                what = f"block {block} fails" if block >= 0 else "it fails"
+                yield self._finding("unexpected_error", call, f"{call}: {what} without a fault: {told}")
+
+    def _due(self, call: Call, block: int) -> bool:
+        """Whether a load of the block must succeed."""
+        since = self.acknowledged.get(block)
+        if since is not None and since <= call.began:
+            return not self.history.evicts
+        return self._own(call, block) is not None
+
+    def _collateral(self) -> Iterator[Finding]:
+        single = self.run.fired == [1] and isinstance(self.run.faults[0], storage.IoError)
+        for call in self.calls if single else ():
+            failed = sum(code != OK for code in call.codes)
+            if call.kind in ("dump", "load") and failed > 1 and not call.error and self._excused(call):
+                due = [b for b in call.blocks if call.kind == "dump" or self._due(call, b)]
+                if len(due) == len(call.blocks) and TIMEOUT not in call.codes:
+                    yield self._finding(
+                        "collateral", call,
+                        f"{call}: {failed} blocks fail, and one operation has failed: {call.text}",
+                    )
+
+    def _residue(self) -> Iterator[Finding]:
+        opened = [call for call in self.history.calls if call.kind == "open"]
+        if self.run.dead or not opened or self.history.closed != len(opened):
+            return
+        for at, fault in self.fired:
+            removing = self.run.raw[at - 1][1] in ("disk_unlink", "disk_listdir", "disk_stat")
+            if isinstance(fault, environment.Crash) or removing:
+                return
+        left = [name for name in self.history.disk.tree.names() if name.endswith(".tmp")]
+        if left:
+            yield self._finding(
+                "residue", opened[0], f"{len(left)} temporary files are left, the first is {left[0]}"
+            )
