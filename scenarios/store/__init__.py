@@ -1,1 +1,1 @@
-"""Scenarios of the KV block store, on the simulated disk unless they say otherwise."""
+"""The KV block store: its own scenarios, black-box ones for any store, troubleshooting stories."""
