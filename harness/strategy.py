@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
 import msgspec
+from faker import Faker
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.database import ExampleDatabase, InMemoryExampleDatabase, MultiplexedDatabase
@@ -38,6 +39,7 @@ DEVIATIONS_MAX = 4
 INT_SPAN = 64
 LENGTH_SPAN = 4
 STRING_MAX = 8
+FAKED = 1000  # different texts of a provider
 TORN_SIMPLE_FIRST: tuple[Literal[0, 64, 8, 4], ...] = (0, 64, 8, 4)
 COUNTING = 1 << 30  # an `nth` that never comes: such a fault only counts its operations
 T = TypeVar("T")
@@ -77,7 +79,8 @@ def _values(info: types.Type, where: str) -> st.SearchStrategy[Any]:
         fields = {f.name: _values(f.type, f"{where}.{f.name}") for f in info.fields}
         return st.builds(info.cls, **fields)
     if isinstance(info, types.Metadata):
-        return _values(info.type, where)
+        provider = (info.extra or {}).get("faker")
+        return _values(info.type, where) if provider is None else _texts(provider, where)
     raise UsageError(
         f"{where}: no strategy for {type(info).__name__}; parameters are ints, floats, bools, "
         "strings, literals, enums, tuples, lists and Structs of these"
@@ -120,6 +123,22 @@ def _strings(info: types.StrType) -> st.SearchStrategy[str]:
         ))
     letters = st.characters(codec="ascii", categories=("L", "N"))
     return st.text(letters, min_size=low, max_size=high)
+
+
+def _texts(provider: str, where: str) -> st.SearchStrategy[str]:
+    """Texts of a Faker provider, for fields with `Meta(extra={"faker": "sentence"})`.
+
+    A plan holds the text, never what Faker was seeded with.
+    """
+    if not hasattr(Faker("en_GB"), provider):
+        raise UsageError(f"{where}: Faker has no provider {provider!r}")
+
+    def text(number: int) -> str:
+        source = Faker("en_GB")
+        source.seed_instance(number)
+        return str(getattr(source, provider)())
+
+    return st.integers(0, FAKED - 1).map(functools.cache(text))
 
 
 def drawn(strategy: st.SearchStrategy[T], count: int, *stamp: object) -> list[T]:

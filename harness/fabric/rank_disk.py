@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import RankDied
 from harness.fabric.frames import user_frame_of
+from harness.fabric.rank_workers import EPOCH
 from harness.simulated_disk import SimulatedDisk
 
 if TYPE_CHECKING:
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
 def rank_disk(rank: Rank, disk: SimulatedDisk) -> SimulatedDisk:
     """`disk` as the process of `rank` sees it; all lanes of the rank may use what this returns.
 
-    disk: made by the host program and dispatched to every rank.
+    disk: made by the host program and dispatched to every rank. Without a clock of its own its file
+    times are the run's virtual time, as RankClock shows it.
     """
     program: Any = rank  # a SimulatedRank: the fabric's own side of it is needed here
     simulation = program._sim
+    if disk.tree.clock is None:
+        disk.tree.clock = lambda: EPOCH + simulation.clock()
 
     def point(kind: str, path: str) -> None:
         lane = simulation.current

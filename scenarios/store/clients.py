@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from harness import Rank, RankClock, RankWorkers, SimulatedDisk, Window, World, rank_call, rank_disk
-from scenarios.store.history import ELEMENT, POISON, Call, History, content, id_of
+from scenarios.store.history import ELEMENT, POISON, Call, History, content
 from scenarios.store.patterns import pattern
 from systems.store import UcmConnectorFactory
 from systems.store.errors import FAILED, OK, TIMEOUT, StoreError
@@ -46,7 +46,10 @@ class Process:
 
 
 class Client:
-    """One client thread of a rank's store. elements: of a block."""
+    """One client thread of a rank's store; without a store every call does nothing.
+
+    elements: of a block.
+    """
 
     def __init__(self, rank: Rank, process: Process, history: History, elements: int) -> None:
         self.rank = rank
@@ -60,25 +63,32 @@ class Client:
 
         def create(config: Mapping[str, Any]) -> BlockStore:
             return UcmConnectorFactory.create_connector(
-                "UcmPipelineStore", {"storage_path": FOLDER, **config}, disk=process.disk,
-                executor=process.workers, clock=process.clock,
+                "UcmPipelineStore", dict(config), disk=process.disk, executor=process.workers,
+                clock=process.clock,
             )
 
         process.opened += 1
-        call, store = self._call("open", (), create, config=dict(config))
+        if process.disk.tree is not self.history.disk.tree:  # after a power cut
+            process.disk = rank_disk(self.rank, self.history.disk)
+        names = {"storage_path": FOLDER, "writer": f"rank{self.rank.index}-{process.opened}"}
+        call, store = self._call("open", (), create, config={**names, **config})
         process.store = store
         return not call.error
 
     def _call(
-        self, kind: str, blocks: Sequence[int], body: Callable[..., Any], *, shard: int = 0,
+        self, kind: str, blocks: Sequence[int], body: Callable[..., Any] | str, *, shard: int = 0,
         flags: Sequence[bool] = (), **args: Any,
     ) -> tuple[Call, Any]:
-        """One call in the history; its answer, None where it raised."""
+        """One call in the history; its answer, None where it raised or there is no store."""
         process = self.process
+        if process.store is None and kind != "open":
+            return Call(self.rank.index, kind, tuple(blocks)), None
         call = self.history.begin(
             self.rank.index, kind, blocks, shard=shard, flags=tuple(flags), opened=process.opened,
             began=process.clock.events(),
         )
+        if isinstance(body, str):
+            body = getattr(self._store, body)
         what = ", ".join(map(str, blocks))
         answer = None
         try:
@@ -91,7 +101,7 @@ class Client:
 
     def lookup(self, blocks: Sequence[int]) -> list[bool]:
         """Which blocks are there; empty where the lookup raised."""
-        call, hits = self._call("lookup", blocks, self._store.lookup, block_ids=_ids(blocks))
+        call, hits = self._call("lookup", blocks, "lookup", block_ids=self._ids(blocks))
         if hits is not None:
             call.codes = tuple(int(hit) for hit in hits)
         return hits or []
@@ -99,7 +109,7 @@ class Client:
     def lookup_on_prefix(self, blocks: Sequence[int]) -> int:
         """The index of the last hit of the prefix; -1 where the lookup raised."""
         call, last = self._call(
-            "prefix", blocks, self._store.lookup_on_prefix, block_ids=_ids(blocks)
+            "prefix", blocks, "lookup_on_prefix", block_ids=self._ids(blocks)
         )
         if last is None:
             return -1
@@ -160,7 +170,7 @@ class Client:
     ) -> Call:
         """Submit, wait, and note the status of each block as the store tells it."""
         call, task = self._call(
-            kind, blocks, submit, shard=shard, block_ids=_ids(blocks), offset=shard, tensor=tensor
+            kind, blocks, submit, shard=shard, block_ids=self._ids(blocks), offset=shard, tensor=tensor
         )
         if task is None:
             return call
@@ -183,7 +193,7 @@ class Client:
         """Commit blocks, or drop those that are not good; a status a block."""
         flags = [True] * len(blocks) if good is None else list(good)
         call, codes = self._call(
-            "commit", blocks, self._store.commit, flags=flags, block_ids=_ids(blocks), is_success=flags
+            "commit", blocks, "commit", flags=flags, block_ids=self._ids(blocks), is_success=flags
         )
         if codes is not None:
             call.codes = tuple(codes)
@@ -191,13 +201,31 @@ class Client:
 
     def prefetch(self, blocks: Sequence[int]) -> None:
         """Bring blocks nearer."""
-        self._call("prefetch", blocks, self._store.prefetch, block_ids=_ids(blocks))
+        self._call("prefetch", blocks, "prefetch", block_ids=self._ids(blocks))
 
     def close(self) -> None:
         """Close the store; a further one may be opened."""
-        call, _ = self._call("close", (), self._store.close)
+        call, _ = self._call("close", (), "close")
         if not call.error:
             self.history.closed += 1
+
+    def _ids(self, blocks: Sequence[int]) -> list[bytes]:
+        return [self.history.id_of(block) for block in blocks]
+
+    def leave(self) -> None:
+        """The end of a client's program: the last client of the rank closes the store."""
+        if self.process.left == 1:
+            self.close()
+
+    def cut_power(self, *, durable: bool) -> None:
+        """The disk keeps what is durable; all processes are to have ended.
+
+        durable: whether what was acknowledged so far should be.
+        """
+        history = self.history
+        history.disk = history.disk.durable()
+        if not durable:
+            history.forgotten = self.process.clock.events()
 
     @property
     def _store(self) -> BlockStore:
@@ -233,8 +261,7 @@ class Processes:
             else:
                 client.open(config)
                 process.ready.set()
-            if process.store is not None:
-                program(client)
+            program(client)
         finally:
             process.left -= 1
             if not process.left:
@@ -270,10 +297,6 @@ def _caller() -> FrameType | None:
     while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back
     return frame
-
-
-def _ids(blocks: Sequence[int]) -> list[bytes]:
-    return [id_of(block) for block in blocks]
 
 
 def _bytes(tensor: torch.Tensor) -> bytes:

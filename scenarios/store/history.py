@@ -1,6 +1,6 @@
 """What the clients of a store asked and were told: calls with their answers, and where they stand.
 
-Blocks have small numbers here; `id_of` and `content` say what stands for them in the store. A call has
+Blocks have small numbers here; `History.id_of` and `content` say what stands for them in the store. A call has
 the indexes of the run's events between which it lay, so that a fault can be placed within it.
 """
 
@@ -15,11 +15,6 @@ import torch
 
 ELEMENT = torch.int32
 POISON = -1  # what a load's tensor holds before
-
-
-def id_of(block: int) -> bytes:
-    """The block's id, 16 bytes."""
-    return hashlib.md5(f"block {block}".encode()).digest()
 
 
 def content(block: int, shard: int, elements: int) -> torch.Tensor:
@@ -71,6 +66,17 @@ class History:
     forgotten: int = 0
     closed: int = 0
     calls: list[Call] = field(default_factory=list)
+    ids: list[bytes] = field(default_factory=list)
+
+    def number_of(self, block_id: bytes) -> int:
+        """The number that stands for a block whose id the program has made."""
+        if block_id not in self.ids:
+            self.ids.append(block_id)
+        return self.ids.index(block_id)
+
+    def id_of(self, block: int) -> bytes:
+        """The block's id, 16 bytes."""
+        return self.ids[block] if self.ids else hashlib.md5(f"block {block}".encode()).digest()
 
     def begin(self, rank: int, kind: str, blocks: Sequence[int], **known: Any) -> Call:
         """A call that begins now."""

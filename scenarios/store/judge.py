@@ -196,18 +196,20 @@ class _Judge:
 
     def _lost(self) -> Iterator[Finding]:
         for call in self.calls:
-            if call.kind not in ("lookup", "load") or call.error:
+            if call.kind not in ("lookup", "prefix", "load") or call.error:
                 continue
             for block, code in zip(call.blocks, call.codes, strict=False):
                 since = self.acknowledged.get(block)
-                missed = code == 0 if call.kind == "lookup" else code not in (OK, TIMEOUT)
+                if call.kind == "prefix" and (since is None or since > call.began):
+                    break  # a prefix ends at the first block that is not there
+                missed = code not in (OK, TIMEOUT) if call.kind == "load" else code == 0
                 if since is None or since > call.began or not missed:
                     continue
-                if self.history.evicts and (call.kind == "lookup" or code == NOT_FOUND):
+                if self.history.evicts and (call.kind != "load" or code == NOT_FOUND):
                     continue
                 if call.kind == "load" and self._excused(call):
                     continue
-                what = "misses" if call.kind == "lookup" else f"fails with {code} ({call.text})"
+                what = f"fails with {code} ({call.text})" if call.kind == "load" else "misses"
                 yield self._finding(
                     "lost_block", call,
                     f"{call}: block {block} {what}; its commit was acknowledged at event {since}",
@@ -243,7 +245,8 @@ class _Judge:
     def _collateral(self) -> Iterator[Finding]:
         single = self.run.fired == [1] and isinstance(self.run.faults[0], storage.IoError)
         for call in self.calls if single else ():
-            failed = sum(code != OK for code in call.codes)
+            allowed = (OK, *self.history.tolerated)
+            failed = sum(code not in allowed for code in call.codes)
             if call.kind in ("dump", "load") and failed > 1 and not call.error and self._excused(call):
                 due = [b for b in call.blocks if call.kind == "dump" or self._due(call, b)]
                 if len(due) == len(call.blocks) and TIMEOUT not in call.codes:

@@ -5,41 +5,22 @@ The last ones are dropped instead of committed. At the end every rank loads what
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta
 
 from harness import Scenario, World
 from scenarios.store.clients import Client, new_disk, run_clients
 from scenarios.store.history import History
 from scenarios.store.judge import StoreChecker
+from scenarios.store.params import StoreParams
 
 
-class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """blocks: of each rank, of which `dropped` are not committed. elements: int32 values of a block.
-
-    cached: how many blocks the cache has room for; 0: no Cache stage.
-    """
+class Params(StoreParams, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """blocks: of each rank, of which the last `dropped` are not committed."""
 
     blocks: Annotated[int, Meta(ge=1, le=5)] = 3
     dropped: Annotated[int, Meta(ge=0, le=2)] = 1
-    elements: Annotated[int, Meta(ge=1, le=3000)] = 300
-    workers: Annotated[int, Meta(ge=1, le=3)] = 2
-    cached: Annotated[int, Meta(ge=0, le=4)] = 0
-    durability: Literal["none", "flush", "fsync"] = "flush"
-    direct: bool = False
-    poll: bool = False
-
-
-def config_of(params: Params) -> dict[str, Any]:
-    """The store's configuration."""
-    size = -(-4 * params.elements // 4096) * 4096
-    return {
-        "store_pipeline": "Cache|Posix" if params.cached else "Posix",
-        "cache_bytes": max(params.cached, 1) * size, "workers": params.workers,
-        "durability": params.durability, "io_direct": params.direct, "alignment": 512,
-    }
 
 
 def host(world: World, params: Params) -> dict[str, Any]:
@@ -58,10 +39,10 @@ def host(world: World, params: Params) -> dict[str, Any]:
         client.rank.sync()
         peer = (client.rank.index + 1) % client.rank.size * params.blocks
         client.load(range(peer, peer + kept))
-        client.close()
+        client.leave()
 
     return run_clients(
-        world, program, config_of(params), History(new_disk()), elements=params.elements,
+        world, program, params.config(), History(new_disk()), elements=params.elements,
         workers=params.workers,
     )
 

@@ -152,6 +152,8 @@ def _usable(tensor: Any, name: str) -> None:
 def _split(tensor: torch.Tensor, count: int) -> list[torch.Tensor]:
     if count == 1:
         return [tensor]
+    if count == 0 and tensor.numel() == 0:
+        return []
     rows = tensor.shape[0] if tensor.dim() else 0
     if count == 0 or rows == 0 or rows % count:
         raise BadParameter(
