@@ -5,6 +5,7 @@ ordering.py     synchronisation that comes late or not at all
 signals.py      notifies and waits that are wrong in themselves
 addressing.py   the right operation on the wrong memory
 host.py         mistakes of the host program
+memory.py       ids and buffers that a store's client hands over
 storage.py      what the disk does to a correct program
 timing.py       what the world does to when things happen
 

@@ -1,9 +1,10 @@
 """What storage does to a correct program: errors, damage, delay. It survives, or fails cleanly.
 
 Each fault concerns operations of the simulated disk (kinds `disk_*`; harness/simulated_disk.py says what
-an operation offers: `file` is the descriptor's file). Modelled: single operations that fail, do less than
-was asked, touch the wrong bytes, are lost or take long. Not modelled here: the crash of the process
-(environment.py: crash), what a crash of the machine leaves behind (the disk's durable image).
+an operation offers: `file` is the descriptor's file), or readings of a rank's wall clock. Modelled:
+single operations that fail, do less than was asked, touch the wrong bytes, are lost or take long; files
+that somebody else removes or exchanges. Not modelled here: the crash of the process (environment.py:
+crash), what a crash of the machine leaves behind (the disk's durable image).
 
 `matches` does not depend on a fault's other fields, so that any value fires where the fault was placed:
 an errno that an operation cannot give becomes EIO.
@@ -63,6 +64,13 @@ def _writes(op: Operation) -> int:
     if op.kind != "disk_pwrite" or file is None or not file.writable or op.args["offset"] < 0:
         return 0
     return int(op.args["view"].nbytes)
+
+
+def _read_open(op: Operation) -> bool:
+    """Whether a file with contents is opened only to be read."""
+    if op.kind != "disk_open" or op.args["existing"] < 1:
+        return False
+    return not op.args["flags"] & (os.O_CREAT | os.O_WRONLY | os.O_RDWR)
 
 
 def _half(count: int, op: Operation) -> int:
@@ -164,6 +172,58 @@ class Truncation(_Storage, frozen=True, forbid_unknown_fields=True, tag="truncat
         return op.with_args(cut=op.args["existing"] // 2)
 
 
+class SwappedFiles(_Storage, frozen=True, forbid_unknown_fields=True, tag="swapped_files"):
+    """A file has changed contents with the next one of its ending when it is opened."""
+
+    def matches(self, op: Operation) -> bool:
+        """Opens of a file with contents for reading, where there is another such file."""
+        return _read_open(op) and bool(op.args["tree"].neighbour(op.args["path"]))
+
+    def rewrite(self, op: Operation) -> Operation:
+        """Exchange them."""
+        return op.with_args(swapped=True)
+
+
+class Evicted(_Storage, frozen=True, forbid_unknown_fields=True, tag="evicted"):
+    """Somebody else removes a file between its lookup and its opening, as a store's collector may."""
+
+    def matches(self, op: Operation) -> bool:
+        """Opens of a file with contents for reading."""
+        return _read_open(op)
+
+    def rewrite(self, op: Operation) -> Operation:
+        """Remove it first."""
+        return op.with_args(gone=op.args["path"])
+
+
+class FolderGone(_Storage, frozen=True, forbid_unknown_fields=True, tag="folder_gone"):
+    """The folder with all its files is removed while it is in use."""
+
+    def matches(self, op: Operation) -> bool:
+        """Opens that create a file, and renames."""
+        creates = op.kind == "disk_open" and bool(op.args["flags"] & os.O_CREAT)
+        return creates or op.kind == "disk_rename"
+
+    def rewrite(self, op: Operation) -> Operation:
+        """Remove the folder first."""
+        path = op.args["path"] if op.kind == "disk_open" else op.args["old"]
+        return op.with_args(gone=os.path.dirname(path))
+
+
+class ClockJump(_Storage, frozen=True, forbid_unknown_fields=True, tag="clock_jump"):
+    """The wall clock of a rank's process jumps by so many seconds, and stays there."""
+
+    seconds: Annotated[int, Meta(ge=-1_000_000, le=1_000_000)] = 7_200
+
+    def matches(self, op: Operation) -> bool:
+        """Every reading of the wall clock."""
+        return op.kind == "clock_time"
+
+    def rewrite(self, op: Operation) -> Any:
+        """Jump before this reading."""
+        return op.with_args(seconds=float(self.seconds))
+
+
 class FailedFsync(_Storage, frozen=True, forbid_unknown_fields=True, tag="failed_fsync"):
     """An fsync fails, and what it should have made durable never will be.
 
@@ -241,8 +301,11 @@ class SlowIo(_Storage, frozen=True, forbid_unknown_fields=True, tag="slow_io"):
 
 __all__ = [
     "BitFlip",
+    "ClockJump",
+    "Evicted",
     "FailedFsync",
     "FailedRename",
+    "FolderGone",
     "IoError",
     "LostWrite",
     "MisdirectedWrite",
@@ -250,5 +313,6 @@ __all__ = [
     "ShortWrite",
     "SlowIo",
     "StaleRead",
+    "SwappedFiles",
     "Truncation",
 ]

@@ -289,6 +289,39 @@ class Tree:
         node.pending.append((length, None))
         self.log.append(LogEntry("damage", path, 0, length, node.number, rank))
 
+    def neighbour(self, path: str) -> str:
+        """The next file whose name has the same ending, with other contents; "" where there is none."""
+        ending = path.rpartition(".")[2]
+        alike = [name for name in self.names() if name.rpartition(".")[2] == ending]
+        at = alike.index(path) if path in alike else 0
+        data = self.find(path).data
+        others = (name for name in (*alike[at + 1 :], *alike[:at]) if self.find(name).data != data)
+        return next(others, "")
+
+    def swap(self, path: str, rank: int) -> None:
+        """Exchange the contents of `path` and its neighbour, durably."""
+        other = self.neighbour(path)
+        one, two = self.find(path), self.find(other)
+        one.data, two.data = two.data, one.data
+        one.durable, two.durable = two.durable, one.durable
+        one.pending, two.pending = two.pending, one.pending
+        for name, node in ((path, one), (other, two)):
+            self.log.append(LogEntry("damage", name, 0, len(node.data), node.number, rank))
+
+    def remove(self, path: str, rank: int) -> None:
+        """Remove a file, or a folder with all that is in it, as somebody outside would."""
+        trail, name, _ = self.parent(path)
+        node = self.lookup(trail[-1], name, path) if name else None
+        if node is None:
+            return
+        for below in list(node.entries) if node.is_dir else ():
+            self.remove(f"{path}/{below}", rank)
+        if not node.is_dir:
+            self.unlink(path, rank)
+        else:
+            del trail[-1].entries[name]
+            self.log.append(LogEntry("unlink", path, 0, 0, node.number, rank))
+
     def names(self) -> list[str]:
         """The path of every file, sorted."""
         found, folders = [], [("", self.root)]

@@ -12,7 +12,8 @@ disk_tree.py; umask and modes; the order in which concurrent parts of one operat
 
 What faults may add to an operation's arguments: `seconds` (sleep first); `limit` (bytes moved at most),
 `flip` (a bit, counted from the first one moved), `stale` (read what was there before the last change);
-`error` (an fsync's errno: what was pending is lost); `cut` (the file's new length when opened).
+`error` (an fsync's errno: what was pending is lost); `cut` (the file's new length when opened), `swapped`
+(with the next file of that ending) and `gone` (a file or folder that is removed first).
 """
 
 from __future__ import annotations
@@ -99,8 +100,12 @@ class SimulatedDisk:
             return body(**args)
         if "fd" in args:
             args["file"] = self._files.get(args["fd"])
+        elif kind == "disk_open":
+            args["tree"] = self.tree
 
-        def perform(file: OpenFile | None = None, seconds: float = 0.0, **changed: Any) -> Any:
+        def perform(
+            file: OpenFile | None = None, tree: Tree | None = None, seconds: float = 0.0, **changed: Any
+        ) -> Any:
             if seconds:
                 self._spend(seconds)
             return body(**changed)
@@ -146,7 +151,14 @@ class SimulatedDisk:
             self._offer("disk_open", self._open, path, path=path, flags=flags, existing=existing)
         )
 
-    def _open(self, path: str, flags: int, existing: int = 0, cut: int | None = None) -> int:
+    def _open(
+        self, path: str, flags: int, existing: int = 0, cut: int | None = None, gone: str = "", *,
+        swapped: bool = False,
+    ) -> int:
+        if gone:
+            self.tree.remove(gone, self.rank)
+        if swapped:
+            self.tree.swap(path, self.rank)
         access = flags & (os.O_RDONLY | os.O_WRONLY | os.O_RDWR)
         direct = bool(flags & O_DIRECT)
         node = self.tree.opened(path, flags, self.rank)
@@ -309,7 +321,9 @@ class SimulatedDisk:
         else:
             self._offer("disk_rename", self._rename, old, old=old, new=new)
 
-    def _rename(self, old: str, new: str) -> None:
+    def _rename(self, old: str, new: str, gone: str = "") -> None:
+        if gone:
+            self.tree.remove(gone, self.rank)
         self.tree.rename(old, new, self.rank)
 
     def unlink(self, path: str) -> None:

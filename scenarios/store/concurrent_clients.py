@@ -15,6 +15,7 @@ from harness import Scenario, World
 from scenarios.store.clients import Client, new_disk, run_clients
 from scenarios.store.history import History
 from scenarios.store.judge import StoreChecker
+from scenarios.store.menu import MENU
 from scenarios.store.params import StoreParams
 from systems.store.errors import CANCELLED, NOT_FOUND, RETRY
 
@@ -52,5 +53,6 @@ def host(world: World, params: Params) -> dict[str, Any]:
 
 scenario = Scenario(
     name="store.concurrent_clients", host=host, reference=None, params=Params, ranks=(1, 4),
-    checkers=(StoreChecker(),), doc="Client threads of several processes share blocks by content.",
+    checkers=(StoreChecker(),), bug_faults=MENU,
+    doc="Client threads of several processes share blocks by content.",
 )

@@ -1,7 +1,7 @@
 """What the clients of a store asked and were told: calls with their answers, and where they stand.
 
-Blocks have small numbers here; `History.id_of` and `content` say what stands for them in the store. A call has
-the indexes of the run's events between which it lay, so that a fault can be placed within it.
+Blocks have small numbers here; `History.id_of` and `content` say what stands for them in the store. A
+call has the indexes of the run's events between which it lay, so that a fault can be placed within it.
 """
 
 from __future__ import annotations

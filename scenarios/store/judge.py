@@ -2,7 +2,8 @@
 
 Kinds: silent_corruption (a load told good holds other bytes), uncommitted_visible (a hit, or a load, of
 what nobody had begun to commit), lost_block (a commit was acknowledged and the block is not to be had),
-hang (a task had no status in time although no operation was slow), unexpected_error (a typed error
+hang (a task had no status in time although no operation was slow), refused_call (the client's call or its
+destination is wrong: the client's bug), unexpected_error (a typed error
 without any fault), collateral (one failed operation, several failed blocks), residue (temporary files
 left behind by stores that were closed in order).
 
@@ -18,11 +19,13 @@ from collections.abc import Callable, Iterable, Iterator
 from faults import environment, storage
 from harness import Fault, Finding, Run
 from scenarios.store.history import Call, History
-from systems.store.errors import NOT_FOUND, OK, TIMEOUT
+from systems.store.errors import BAD_PARAMETER, NOT_FOUND, OK, TIMEOUT
 
 SILENT = (
     storage.BitFlip, storage.LostWrite, storage.MisdirectedWrite, storage.StaleRead, storage.Truncation,
+    storage.SwappedFiles, storage.Evicted, storage.FolderGone,
 )
+REMOVING = (storage.Evicted, storage.FolderGone)
 REMEDIES = {
     "silent_corruption": (
         "data changed on its way, or was read from another place, and nothing noticed",
@@ -40,12 +43,18 @@ REMEDIES = {
         "a worker ended, or a task was lost, without telling who waits",
         "set the task's status on every path, also where the work raises",
     ),
-    "unexpected_error": ("nothing in the world failed: the store itself is wrong", "see the error's text"),
+    "refused_call": (
+        "ids, tensor or shard of this call are not what the store allows", "see what is allowed"
+    ),
+    "unexpected_error": (
+        "nothing in the world failed: the store itself is wrong", "see the error's text"
+    ),
     "collateral": (
         "one block's failure ends the batch", "keep a status a block and go on with the others"
     ),
     "residue": (
-        "a temporary file is forgotten on one of the paths", "remove it where its dump ends without commit"
+        "a temporary file is forgotten on one of the paths",
+        "remove it where its dump ends without commit",
     ),
 }
 
@@ -70,9 +79,10 @@ class _Judge:
         self.run = run
         self.history = history
         self.calls = [call for call in history.calls if call.ended >= 0]
-        self.fired: list[tuple[int, Fault]] = [
+        self.planted: list[tuple[int, Fault]] = [
             (index, run.faults[event[4]]) for index, event in enumerate(run.raw) if event[1] == "fault"
         ]
+        self.fired = [(at, fault) for at, fault in self.planted if fault.family == "environment"]
         self.silent = min((at for at, fault in self.fired if isinstance(fault, SILENT)), default=None)
         self.slow = any(isinstance(fault, storage.SlowIo) for _, fault in self.fired)
         self.acknowledged = self._acknowledged()
@@ -80,8 +90,8 @@ class _Judge:
     def findings(self) -> Iterator[Finding]:
         """The first finding of each kind."""
         rules: tuple[Callable[[], Iterator[Finding]], ...] = (
-            self._corrupted, self._visible, self._lost, self._hanging, self._unexpected,
-            self._collateral, self._residue,
+            self._refused, self._corrupted, self._visible, self._lost, self._hanging,
+            self._unexpected, self._collateral, self._residue,
         )
         for rule in rules:
             yield from list(rule())[:1]
@@ -105,7 +115,7 @@ class _Judge:
         return []
 
     def _told_faults(self) -> Iterator[str]:
-        for at, fault in self.fired[:3]:
+        for at, fault in self.planted[:3]:
             before = self.run.events[at - 1]
             yield f"{fault!r} fired at event {at}, {before.kind.removeprefix('disk_')} {before.value}"
 
@@ -165,7 +175,16 @@ class _Judge:
             return True
         return any(call.began <= at <= call.ended for at, _ in self.fired)
 
+    def _removed(self, call: Call) -> bool:
+        """Whether a file may have been removed by somebody else."""
+        return any(isinstance(fault, REMOVING) and at < call.ended for at, fault in self.fired)
+
     # Rules --------------------------------------------------------------------------------------------
+
+    def _refused(self) -> Iterator[Finding]:
+        for call in self.calls:
+            if BAD_PARAMETER in call.codes or call.error in ("BadParameter", "AlignmentError"):
+                yield self._finding("refused_call", call, f"{call} is refused: {call.text}")
 
     def _corrupted(self) -> Iterator[Finding]:
         for call in self.calls:
@@ -207,7 +226,7 @@ class _Judge:
                     continue
                 if self.history.evicts and (call.kind != "load" or code == NOT_FOUND):
                     continue
-                if call.kind == "load" and self._excused(call):
+                if self._removed(call) or (call.kind == "load" and self._excused(call)):
                     continue
                 what = f"fails with {code} ({call.text})" if call.kind == "load" else "misses"
                 yield self._finding(
@@ -227,7 +246,7 @@ class _Judge:
             for index, block in enumerate(call.blocks or (-1,)):
                 code = call.codes[index] if index < len(call.codes) else OK
                 failed = bool(call.error) or (call.kind in ("dump", "load", "commit") and code != OK)
-                if not failed or code == TIMEOUT or code in self.history.tolerated:
+                if not failed or code in (TIMEOUT, BAD_PARAMETER, *self.history.tolerated):
                     continue
                 if call.kind == "load" and not self._due(call, block):
                     continue

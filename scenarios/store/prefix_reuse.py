@@ -16,6 +16,7 @@ from harness import Scenario, World
 from scenarios.store.clients import Client, new_disk, run_clients
 from scenarios.store.history import History
 from scenarios.store.judge import StoreChecker
+from scenarios.store.menu import MENU
 from scenarios.store.params import StoreParams
 from systems.store.errors import NOT_FOUND
 
@@ -73,5 +74,6 @@ def host(world: World, params: Params) -> dict[str, Any]:
 
 scenario = Scenario(
     name="store.prefix_reuse", host=host, reference=None, params=Params, ranks=(1, 3),
-    checkers=(StoreChecker(),), doc="Prompts with a common beginning reuse each other's blocks.",
+    checkers=(StoreChecker(),), bug_faults=MENU,
+    doc="Prompts with a common beginning reuse each other's blocks.",
 )

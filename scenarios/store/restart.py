@@ -15,6 +15,7 @@ from harness import Scenario, World
 from scenarios.store.clients import Client, new_disk, run_clients
 from scenarios.store.history import History
 from scenarios.store.judge import StoreChecker
+from scenarios.store.menu import MENU
 from scenarios.store.params import StoreParams
 
 
@@ -63,5 +64,6 @@ def host(world: World, params: Params) -> dict[str, Any]:
 
 scenario = Scenario(
     name="store.restart", host=host, reference=None, params=Params, ranks=(1, 3),
-    checkers=(StoreChecker(),), doc="What a process finds where another one ended.",
+    checkers=(StoreChecker(),), bug_faults=MENU,
+    doc="What a process finds where another one ended.",
 )

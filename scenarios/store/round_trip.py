@@ -13,6 +13,7 @@ from harness import Scenario, World
 from scenarios.store.clients import Client, new_disk, run_clients
 from scenarios.store.history import History
 from scenarios.store.judge import StoreChecker
+from scenarios.store.menu import MENU
 from scenarios.store.params import StoreParams
 
 
@@ -49,5 +50,6 @@ def host(world: World, params: Params) -> dict[str, Any]:
 
 scenario = Scenario(
     name="store.round_trip", host=host, reference=None, params=Params, ranks=(1, 3),
-    checkers=(StoreChecker(),), doc="Dump, commit, look up and load blocks, on the simulated disk.",
+    checkers=(StoreChecker(),), bug_faults=MENU,
+    doc="Dump, commit, look up and load blocks, on the simulated disk.",
 )

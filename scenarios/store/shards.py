@@ -14,6 +14,7 @@ from harness import Scenario, World
 from scenarios.store.clients import Client, new_disk, run_clients
 from scenarios.store.history import History
 from scenarios.store.judge import StoreChecker
+from scenarios.store.menu import MENU
 from scenarios.store.params import StoreParams
 
 
@@ -47,5 +48,6 @@ def host(world: World, params: Params) -> dict[str, Any]:
 
 scenario = Scenario(
     name="store.shards", host=host, reference=None, params=Params, ranks=(1, 4),
-    checkers=(StoreChecker(),), doc="Each rank keeps its shard; a block is whole when all are there.",
+    checkers=(StoreChecker(),), bug_faults=MENU,
+    doc="Each rank keeps its shard; a block is whole when all are there.",
 )
