@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 
@@ -39,6 +40,13 @@ def clear_tail(view: memoryview, used: int) -> None:
     view[used:] = bytes(len(view) - used)
 
 
+class Bounce(NamedTuple):
+    """An aligned buffer and the view of it."""
+
+    memory: torch.Tensor
+    view: memoryview
+
+
 class Files:
     """Reads and writes whole block files on a disk, buffered or direct."""
 
@@ -46,7 +54,7 @@ class Files:
         self._disk = disk
         self._unit = alignment
         self._direct = os.O_DIRECT if direct else 0
-        self._bounce: deque[torch.Tensor] = deque()
+        self._bounce: deque[Bounce] = deque()
 
     def create(self, path: str, header: Header, data: memoryview, address: int, *, sync: bool) -> None:
         """Write a new file; on any error the caller removes what there is of it."""
@@ -85,7 +93,7 @@ class Files:
     def _read_header(self, fd: int) -> Header:
         page = self._lend()
         try:
-            view = view_of(page)[:HEADER_BYTES]
+            view = page.view[:HEADER_BYTES]
             self._get(fd, view, 0, HEADER_BYTES)
             return Header.unpack(view)
         finally:
@@ -94,7 +102,7 @@ class Files:
     def _write_header(self, fd: int, header: Header) -> None:
         page = self._lend()
         try:
-            view = view_of(page)[:HEADER_BYTES]
+            view = page.view[:HEADER_BYTES]
             view[:] = header.pack()
             self._put(fd, view, 0)
         finally:
@@ -129,7 +137,7 @@ class Files:
     def _put_bounced(self, fd: int, part: memoryview, at: int) -> None:
         page = self._lend()
         try:
-            view = view_of(page)[: self._padded(len(part))]
+            view = page.view[: self._padded(len(part))]
             view[: len(part)] = part
             clear_tail(view, len(part))
             self._put(fd, view, at)
@@ -139,22 +147,22 @@ class Files:
     def _get_bounced(self, fd: int, part: memoryview, at: int) -> None:
         page = self._lend()
         try:
-            view = view_of(page)[: self._padded(len(part))]
+            view = page.view[: self._padded(len(part))]
             self._get(fd, view, at, len(part))
             part[:] = view[: len(part)]
         finally:
             self._give_back(page)
 
     def _put(self, fd: int, view: memoryview, at: int) -> None:
-        put = self._all(lambda rest, offset: self._disk.pwrite(fd, rest, offset), view, at, len(view))
+        put = self._all(self._disk.pwrite, fd, view, at, len(view))
         require_written(put, len(view))
 
     def _get(self, fd: int, view: memoryview, at: int, least: int) -> None:
-        got = self._all(lambda rest, offset: self._disk.pread(fd, rest, offset), view, at, least)
+        got = self._all(self._disk.pread, fd, view, at, least)
         require_read(got, least, at)
 
     def _all(
-        self, move: Callable[[memoryview, int], int], view: memoryview, at: int, least: int
+        self, move: Callable[[int, memoryview, int], int], fd: int, view: memoryview, at: int, least: int
     ) -> int:
         """Repeat `move` until `least` bytes are moved or none is; how many were.
 
@@ -164,7 +172,7 @@ class Files:
         while done < least:
             back = done % self._unit if self._direct else 0
             try:
-                count = move(view[done - back :] if done else view, at + done - back)
+                count = move(fd, view[done - back :] if done else view, at + done - back)
             except InterruptedError:
                 interrupted += 1
                 if interrupted > INTERRUPTED_MAX:
@@ -175,13 +183,14 @@ class Files:
             done += count - back
         return done
 
-    def _lend(self) -> torch.Tensor:
+    def _lend(self) -> Bounce:
         """A bounce buffer that nobody else has."""
         try:
             return self._bounce.pop()
         except IndexError:
-            return page_aligned(BOUNCE_BYTES)
+            memory = page_aligned(BOUNCE_BYTES)
+            return Bounce(memory, view_of(memory))
 
-    def _give_back(self, page: torch.Tensor) -> None:
+    def _give_back(self, page: Bounce) -> None:
         """Only when no operation uses the buffer any more."""
         self._bounce.append(page)

@@ -48,7 +48,7 @@ class CacheStage:
             self._pool.discard(dump.key)
             return
         try:
-            piece.copied_to(node.piece.data)
+            piece.copied_to(node.piece)
             self._lower.write(dump, node.piece)
             self._cache(dump, node)
         finally:
@@ -72,7 +72,7 @@ class CacheStage:
             error = self._pool.outcome(node)
             if error is None:
                 require_fit(node.fits, piece.length, piece.dtype)
-                piece.fill(node.piece.data)
+                piece.fill(node.piece)
         finally:
             self._pool.let_go(node)
         if error is not None:

@@ -29,8 +29,7 @@ class Node:
     def __init__(self, key: Key, buffer: torch.Tensor, length: int, dtype: str) -> None:
         self.key = key
         self.buffer = buffer
-        self.piece = Piece(buffer[:length])
-        self.piece.dtype = dtype
+        self.piece = Piece.of(buffer, buffer.data_ptr(), 0, length, dtype)
         self.holders = 1
         self.filled: Event | None = None  # set when `piece` is filled or `error` says why not
         self.error: StoreError | None = None
@@ -149,20 +148,20 @@ class PrivatePool:
             while self._free[other] and self._used + size > self._limit:
                 self._free[other].pop()
                 self._used -= other
-        for key in list(self._nodes) if self._used + size > self._limit else ():
-            if self._used + size <= self._limit:
-                break
-            node = self._nodes[key]
-            if not self._evictable(node):
-                continue
-            del self._nodes[key]
+        while self._used + size > self._limit:
+            node = self._victim()
+            if node is None:
+                return None
+            del self._nodes[node.key]
             if node.buffer.numel() == size:
                 return node.buffer
             self._used -= node.buffer.numel()
-        if self._used + size > self._limit:
-            return None
         self._used += size
         return torch.empty(0, dtype=torch.uint8)
+
+    def _victim(self) -> Node | None:
+        """The node that was used longest ago, of those that may go; the lock is held."""
+        return next((node for node in self._nodes.values() if self._evictable(node)), None)
 
     def _evictable(self, node: Node) -> bool:
         """Nobody works with it."""
