@@ -12,13 +12,13 @@ from typing import Any
 
 NAMES = (
     "events", "hypothesis", "allreduce", "flat", "races", "detection", "false_alarms", "shrinking",
-    "replay",
+    "replay", "store_ratios",
 )
 
 _MODULES = {
     "events": "events", "hypothesis": "events", "allreduce": "events", "flat": "events",
     "races": "races", "detection": "detection", "false_alarms": "false_alarms", "shrinking": "shrinking",
-    "replay": "replay",
+    "replay": "replay", "store_ratios": "store",
 }
 
 

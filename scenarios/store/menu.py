@@ -16,8 +16,8 @@ MENU = {
     "empty_ids": f"{REFUSED}|{LOST}|{FAILED}",
     "hash_seed": f"{LOST}|{FAILED}",
     "misaligned_buffer": (
-        "equivalent: any address is taken; an unaligned one goes through a bounce buffer where direct I/O "
-        "asks for it"
+        "equivalent: any address is taken; an unaligned one goes through a bounce buffer where direct "
+        "I/O asks for it"
     ),
     "missing_task_wait": f"{CORRUPT}|{FAILED}|{LOST}",
     "non_contiguous_buffer": REFUSED,

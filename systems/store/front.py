@@ -80,22 +80,28 @@ class BlockStore:
     def lookup(self, block_ids: Sequence[bytes]) -> list[bool]:
         """Whether each block is committed with all its shards; a miss stops nothing."""
         self._open()
-        ids = checked_ids(block_ids)
-        visible = self._top.visible
-        found = [visible(one) for one in ids]
-        STORE.info("lookup: %d blocks, hit: %d", len(ids), sum(found))
+        found = self._hits(checked_ids(block_ids))
+        STORE.info("lookup: %d blocks, hit: %d", len(found), sum(found))
         return found
+
+    def _hits(self, ids: list[bytes]) -> list[bool]:
+        """One answer an id."""
+        visible = self._top.visible
+        return [visible(one) for one in ids]
 
     def lookup_on_prefix(self, block_ids: Sequence[bytes]) -> int:
         """The index of the last block of the prefix that hits, or -1."""
         self._open()
-        last = -1
-        for one in checked_ids(block_ids):
+        count = self._prefix(checked_ids(block_ids))
+        STORE.info("lookup on prefix: %d blocks, hit: %d", len(block_ids), count)
+        return count - 1
+
+    def _prefix(self, ids: list[bytes]) -> int:
+        """How many of the ids, from the first on, hit."""
+        for count, one in enumerate(ids):
             if not self._top.visible(one):
-                break
-            last += 1
-        STORE.info("lookup on prefix: %d blocks, hit: %d", len(block_ids), last + 1)
-        return last
+                return count
+        return len(ids)
 
     def dump(
         self,
@@ -110,7 +116,7 @@ class BlockStore:
         for one, piece in zip(ids, made, strict=True):
             dump = top.begin(one, offset)
             works.append((_call(top.write, dump, piece), _call(top.abandon, dump)))
-        return self._started("dump", ids, offset, works)
+        return self._started("dump", ids, offset, works, self.config.workers)
 
     def load(
         self,
@@ -118,61 +124,79 @@ class BlockStore:
         offset: int = 0,
         dst_tensor: torch.Tensor | Sequence[torch.Tensor] = (),
     ) -> Task:
-        """Read blocks into tensors, verified. What a failed block leaves in its tensor is undefined."""
+        """Read blocks into tensors, verified. What a failed block leaves in its tensor is undefined.
+
+        The tensors are the store's until the task is done, also after a timeout or a cancel: wait again.
+        """
         ids, made = self._checked(block_ids, offset, dst_tensor, distinct=False)
         works: list[tuple[Work, Work]] = [
             (_call(self._top.read, one, offset, piece), _nothing)
             for one, piece in zip(ids, made, strict=True)
         ]
-        return self._started("load", ids, offset, works)
+        return self._started("load", ids, offset, works, self.config.workers)
 
     def _checked(
         self, block_ids: Sequence[bytes], offset: int, tensors: Any, *, distinct: bool
     ) -> tuple[list[bytes], list[Piece]]:
         self._open()
         ids = checked_ids(block_ids, distinct=distinct)
+        self._check_shard(offset)
+        made = pieces(ids, tensors, self.config.block_size)
+        if self.config.strict_alignment:
+            self._check_alignment(made)
+        return ids, made
+
+    def _check_shard(self, offset: int) -> None:
         shards = self.config.shards
         if type(offset) is not int or not 0 <= offset < shards:
             raise BadParameter(f"offset (the shard index): given {offset!r}; allowed 0 to {shards - 1}")
-        made = pieces(ids, tensors, self.config.block_size)
-        if self.config.strict_alignment:
-            unit = self.config.alignment
-            for index, piece in enumerate(made):
-                if piece.address % unit or piece.length % unit:
-                    raise AlignmentError(
-                        f"block {index}: address {piece.address:#x} (% {unit} = {piece.address % unit}),"
-                        f" {piece.length} bytes (% {unit} = {piece.length % unit}); allowed: both 0"
-                    )
-        return ids, made
 
-    def _started(self, kind: str, ids: list[bytes], shard: int, works: list[tuple[Work, Work]]) -> Task:
+    def _check_alignment(self, made: list[Piece]) -> None:
+        unit = self.config.alignment
+        for index, piece in enumerate(made):
+            if piece.address % unit or piece.length % unit:
+                raise AlignmentError(
+                    f"block {index}: address {piece.address:#x} (% {unit} = {piece.address % unit}),"
+                    f" {piece.length} bytes (% {unit} = {piece.length % unit}); allowed: both 0"
+                )
+
+    def _started(
+        self, kind: str, ids: list[bytes], shard: int, works: list[tuple[Work, Work]], workers: int
+    ) -> Task:
         task = Task(next(self._numbers), kind, ids, shard, self._executor.event())
         STORE.info("%s: task_id=%d, blocks=%d", kind, task.id, len(ids))
-        if not ids:
-            return task
         task.queue(works)
-        with self._lock:
-            self._running[task.id] = task
         try:
-            for _ in range(min(self.config.workers, len(ids))):
+            self._register(task)
+            for _ in range(min(workers, len(ids))):
                 self._executor.submit(lambda: self._run(task))
-        except BaseException:
+        except BaseException as error:
             task.cancel()
-            with self._lock:
-                self._running.pop(task.id, None)
+            self._unregister(task)
+            if self._closed and isinstance(error, RuntimeError):  # the workers went in between
+                self._open()
             raise
         return task
 
+    def _register(self, task: Task) -> None:
+        """From now on close waits for it; refused once closing has begun."""
+        with self._lock:
+            self._open()
+            if task.ids:
+                self._running[task.id] = task
+
+    def _unregister(self, task: Task) -> bool:
+        """Whether it was registered until now."""
+        with self._lock:
+            return self._running.pop(task.id, None) is not None
+
     def _run(self, task: Task) -> None:
         task.run()
-        if task.done:
-            with self._lock:
-                first = self._running.pop(task.id, None)
-            if first is not None:
-                for index, failure in sorted(task.failures.items()):
-                    where = f"block {index} ({failure.block_id.hex()} shard {failure.shard})"
-                    told = (task.kind, task.id, where, failure.code, failure.text)
-                    STORE.error("%s: task_id=%d, %s failed: %d, %s", *told)
+        if task.done and self._unregister(task):
+            for index, failure in sorted(task.failures.items()):
+                where = f"block {index} ({failure.block_id.hex()} shard {failure.shard})"
+                told = (task.kind, task.id, where, failure.code, failure.text)
+                STORE.error("%s: task_id=%d, %s failed: %d, %s", *told)
 
     def wait(self, task: Task, timeout_ms: int | None = None) -> int:
         """0, or the negative code of the first block that failed. `timeout_ms` counts from this call.
@@ -199,7 +223,7 @@ class BlockStore:
         return _task(task).first_failure
 
     def cancel(self, task: Task) -> int:
-        """Give up the blocks that no worker has begun; how many they were."""
+        """Give up the blocks that no worker has begun; how many they were. Then wait for the rest."""
         return _task(task).cancel()
 
     def commit(self, block_ids: Sequence[bytes], is_success: Sequence[bool] | bool = True) -> list[int]:  # noqa: FBT001, FBT002 - the documented call
@@ -211,31 +235,29 @@ class BlockStore:
             raise BadParameter(
                 f"commit: given {flags!r} for {len(ids)} block ids; allowed one bool a block"
             )
-        codes = []
-        for one, good in zip(ids, flags, strict=True):
-            try:
-                if good:
-                    self._top.commit(one)
-                else:
-                    self._top.drop(one)
-            except StoreError as error:
-                STORE.error("commit: block %s failed: %d, %s", one.hex(), error.code, error)
-                codes.append(error.code)
+        return [self._commit(one, good=good) for one, good in zip(ids, flags, strict=True)]
+
+    def _commit(self, block_id: bytes, *, good: bool) -> int:
+        """One block's status."""
+        try:
+            if good:
+                self._top.commit(block_id)
             else:
-                codes.append(OK)
-        return codes
+                self._top.drop(block_id)
+        except StoreError as error:
+            STORE.error("commit: block %s failed: %d, %s", block_id.hex(), error.code, error)
+            return error.code
+        return OK
 
     def prefetch(self, block_ids: Sequence[bytes], offset: int = 0) -> None:
         """Bring blocks nearer, if there is room; says nothing of success: a load will."""
         self._open()
         ids = checked_ids(block_ids)
-        works = [(_call(self._top.prefetch, one, offset), _nothing) for one in ids]
-        task = Task(next(self._numbers), "prefetch", ids, offset, self._executor.event())
-        task.queue([(_quietly(work), instead) for work, instead in works])
-        if ids:
-            with self._lock:
-                self._running[task.id] = task
-            self._executor.submit(lambda: self._run(task))
+        self._check_shard(offset)
+        works: list[tuple[Work, Work]] = [
+            (_quietly(_call(self._top.prefetch, one, offset)), _nothing) for one in ids
+        ]
+        self._started("prefetch", ids, offset, works, 1)
 
     def close(self) -> None:
         """Cancel what has not begun, wait for the rest, remove what was not committed. Twice is fine."""

@@ -20,58 +20,107 @@ ID_BYTES = 16
 
 
 class Piece:
-    """A flat uint8 view `data` of one tensor, and the dtype it stands for."""
+    """The bytes of one block's tensor: `length` of them from `begin` on, and the dtype they stand for.
+
+    `of` makes the pieces of one large tensor without a torch call for each.
+    """
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self.data = tensor.detach().reshape(-1).view(torch.uint8)
-        self.dtype = str(tensor.dtype).removeprefix("torch.")
-        self.length = self.data.numel()
+        flat = _flat(tensor)
+        self._set(flat, flat.data_ptr(), 0, flat.numel(), dtype_name(tensor))
+
+    @classmethod
+    def of(cls, flat: torch.Tensor, address: int, begin: int, length: int, dtype: str) -> Piece:
+        """A part of `flat` (contiguous uint8), which begins at `address`."""
+        piece = cls.__new__(cls)
+        piece._set(flat, address, begin, length, dtype)
+        return piece
+
+    def _set(self, flat: torch.Tensor, address: int, begin: int, length: int, dtype: str) -> None:
+        self._flat = flat  # keeps the memory
+        self._at = address + begin
+        self._begin = begin
+        self.length = length
+        self.dtype = dtype
         self._staged: torch.Tensor | None = None
         self._after: Any = None
-        if self.data.is_cuda:
-            self._after = torch.cuda.current_stream(self.data.device).record_event()
+        if flat.is_cuda:
+            self._after = torch.cuda.current_stream(flat.device).record_event()
 
     @property
     def address(self) -> int:
         """Where in host memory the bytes are, or will be: of a device's tensor its copy, page-aligned."""
-        if self.data.is_cuda:
-            return 0 if self._staged is None else self._staged.data_ptr()
-        return self.data.data_ptr()
+        if self._after is None:
+            return self._at
+        return 0 if self._staged is None else self._staged.data_ptr()
 
     def outgoing(self) -> memoryview:
         """The bytes to write, in host memory."""
-        if not self.data.is_cuda:
-            return _view(self.data)
+        if self._after is None:
+            return _memory(self._at, self.length)
         self._staged = page_aligned(self.length)
-        self.copied_to(self._staged)
-        return _view(self._staged)
+        self._from_device(self._staged)
+        return view_of(self._staged)
 
     def incoming(self) -> memoryview:
         """Host memory to fill; then call `landed`."""
-        if not self.data.is_cuda:
-            return _view(self.data)
+        if self._after is None:
+            return _memory(self._at, self.length)
         self._staged = page_aligned(self.length)
-        return _view(self._staged)
+        return view_of(self._staged)
 
     def landed(self) -> None:
         """What was filled reaches the tensor."""
         if self._staged is not None:
-            self.fill(self._staged)
+            self._to_device(self._staged)
             self._staged = None
 
-    def fill(self, source: torch.Tensor) -> None:
-        """Copy `source` (uint8, same length) into the tensor; there when this returns."""
-        if self._after is not None:
-            self._after.synchronize()
-        self.data.copy_(source)
-        if self.data.is_cuda:
-            torch.cuda.current_stream(self.data.device).synchronize()
+    def fill(self, source: Piece) -> None:
+        """Copy `source` (host memory, same length) into the tensor; there when this returns."""
+        if self._after is None:
+            _copy(self, source)
+        else:
+            self._to_device(source._bytes())
 
-    def copied_to(self, target: torch.Tensor) -> None:
-        """Copy the tensor into `target` (uint8, same length)."""
-        if self._after is not None:
-            self._after.synchronize()
-        target.copy_(self.data)
+    def copied_to(self, target: Piece) -> None:
+        """Copy the tensor into `target` (host memory, same length)."""
+        if self._after is None:
+            _copy(target, self)
+        else:
+            self._from_device(target._bytes())
+
+    def _bytes(self) -> torch.Tensor:
+        return self._flat[self._begin : self._begin + self.length]
+
+    def _to_device(self, source: torch.Tensor) -> None:
+        """After the work queued before the call, and there when this returns."""
+        self._after.synchronize()
+        self._bytes().copy_(source)
+        torch.cuda.current_stream(self._flat.device).synchronize()
+
+    def _from_device(self, target: torch.Tensor) -> None:
+        """After the work queued before the call, and there when this returns."""
+        self._after.synchronize()
+        target.copy_(self._bytes())
+
+
+def _copy(target: Piece, source: Piece) -> None:
+    """Between host memories, in this thread alone and without the GIL.
+
+    torch would share each copy among threads of its own: slower here, where the workers are as many.
+    """
+    if target.length != source.length:
+        raise ValueError(f"a copy of {source.length} bytes into {target.length}")
+    ctypes.memmove(target._at, source._at, source.length)
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    """As a block's header has it: `float16`."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().reshape(-1).view(torch.uint8)
 
 
 def page_aligned(length: int) -> torch.Tensor:
@@ -81,11 +130,11 @@ def page_aligned(length: int) -> torch.Tensor:
 
 def view_of(tensor: torch.Tensor) -> memoryview:
     """The memory of a host tensor of uint8; the caller keeps the tensor."""
-    return _view(tensor)
+    return _memory(tensor.data_ptr(), tensor.numel())
 
 
-def _view(data: torch.Tensor) -> memoryview:
-    return memoryview((ctypes.c_ubyte * data.numel()).from_address(data.data_ptr())).cast("B")
+def _memory(address: int, length: int) -> memoryview:
+    return memoryview((ctypes.c_ubyte * length).from_address(address)).cast("B")
 
 
 def checked_ids(ids: Sequence[bytes], *, distinct: bool = False) -> list[bytes]:
@@ -113,18 +162,17 @@ def pieces(
     """One piece an id: a tensor is split evenly along dimension 0, a list is one tensor a block."""
     if isinstance(tensors, torch.Tensor):
         _usable(tensors, "tensor")
-        parts = _split(tensors, len(ids))
+        made = _split(tensors, len(ids))
     elif isinstance(tensors, list | tuple):
-        parts = list(tensors)
-        if len(parts) != len(ids):
+        if len(tensors) != len(ids):
             raise BadParameter(
-                f"tensors: given {len(parts)} for {len(ids)} block ids; allowed one a block"
+                f"tensors: given {len(tensors)} for {len(ids)} block ids; allowed one a block"
             )
-        for index, part in enumerate(parts):
+        for index, part in enumerate(tensors):
             _usable(part, f"tensor {index}")
+        made = [Piece(part) for part in tensors]
     else:
         raise BadParameter(f"tensors: given {type(tensors).__name__}; allowed a tensor or a list of them")
-    made = [Piece(part) for part in parts]
     for index, piece in enumerate(made):
         if piece.length == 0:
             raise BadParameter(f"block {index}: given an empty tensor; allowed at least one byte a block")
@@ -149,9 +197,9 @@ def _usable(tensor: Any, name: str) -> None:
         )
 
 
-def _split(tensor: torch.Tensor, count: int) -> list[torch.Tensor]:
+def _split(tensor: torch.Tensor, count: int) -> list[Piece]:
     if count == 1:
-        return [tensor]
+        return [Piece(tensor)]
     if count == 0 and tensor.numel() == 0:
         return []
     rows = tensor.shape[0] if tensor.dim() else 0
@@ -159,5 +207,6 @@ def _split(tensor: torch.Tensor, count: int) -> list[torch.Tensor]:
         raise BadParameter(
             f"tensor: shape {tuple(tensor.shape)} does not split evenly into {count} blocks"
         )
-    size = rows // count
-    return [tensor[index * size : (index + 1) * size] for index in range(count)]
+    flat, dtype = _flat(tensor), dtype_name(tensor)
+    size, address = flat.numel() // count, flat.data_ptr()
+    return [Piece.of(flat, address, index * size, size, dtype) for index in range(count)]

@@ -5,6 +5,8 @@ it to `<hex id>.<shard>of<shards>.kv`. The name is the commit marker: readers lo
 visibility survives a restart and needs no lock between processes. Folders are named by a stable hash
 of the id. Durability: `none` asks nothing of the disk; `flush` makes a file's data durable before it can
 be committed, so that power loss may lose a block and never tear one; `fsync` makes the names durable too.
+A commit whose folder cannot be made durable is an error although the block is there for all to see: it is
+whole, and may be lost with the power. Committing again asks the disk again.
 Not modelled: a folder that another machine's clock makes look old (residue is judged by file times).
 """
 
@@ -13,17 +15,13 @@ from __future__ import annotations
 import os
 import zlib
 
-from systems.store.blockfile import HEADER_BYTES, Files, Header, checksum
+from systems.store.blockfile import Files
 from systems.store.capacity import Sweep, prepare
 from systems.store.config import StoreConfig
-from systems.store.errors import (
-    BlockNotFound,
-    DiskFailed,
-    DiskFull,
-    DumpDropped,
-    DumpRunning,
-)
+from systems.store.dumps import Dumps
+from systems.store.errors import BlockNotFound, DiskFailed, DiskFull, DumpDropped
 from systems.store.front import BlockStore
+from systems.store.header import HEADER_BYTES, Header, checksum
 from systems.store.log import POSIX
 from systems.store.piece import Piece
 from systems.store.ports import Clock, Disk
@@ -43,9 +41,10 @@ class PosixStage:
         self._config = config
         self._disk = disk
         self._lock = Lock()
-        self._dumps: dict[bytes, dict[int, Dump]] = {}
+        self._dumps = Dumps()
         self._reading: dict[Key, int] = {}
         self._anchored: set[str] = set()  # folders whose own names are known to be durable
+        self._stuck: set[str] = set()  # temporary files that could not be removed
         self._writer = config.writer or f"{os.uname().nodename.replace('.', '-')}-{os.getpid()}"
         self._written = 0
         self._data = os.path.join(config.storage_path, "data")
@@ -57,70 +56,78 @@ class PosixStage:
         self._sweep.start()
         POSIX.info("storage path %s", config.storage_path)
 
+    def _folder(self, block_id: bytes) -> str:
+        """The block's folder, with a slash behind it."""
+        return self._names[zlib.crc32(block_id) % FOLDERS]
+
     def _path(self, block_id: bytes, shard: int) -> str:
-        return f"{self._names[zlib.crc32(block_id) % FOLDERS]}{block_id.hex()}{self._ends[shard]}.kv"
+        """The name that makes a shard visible."""
+        return f"{self._folder(block_id)}{block_id.hex()}{self._ends[shard]}.kv"
+
+    def _temporary(self, block_id: bytes, shard: int) -> str:
+        """A name that no other writer, and no other dump of this one, uses."""
+        with self._lock:
+            self._written += 1
+            number = self._written
+        begin = f"{self._folder(block_id)}{block_id.hex()}{self._ends[shard]}"
+        return f"{begin}.{self._writer}-{number}.tmp"
 
     def begin(self, block_id: bytes, shard: int) -> Dump:
         """Announce a dump; an earlier one of the same shard that was not committed is replaced."""
-        dump = Dump(block_id, shard)
-        with self._lock:
-            shards = self._dumps.setdefault(block_id, {})
-            old = shards.get(shard)
-            shards[shard] = dump
-            if old is not None:
-                dump.residue = old.path if old.state == "ready" else ""
-                old.state = "gone"
-        return dump
+        return self._dumps.announce(block_id, shard)
 
     def write(self, dump: Dump, piece: Piece) -> None:
         """Write the temporary file; on any error nothing of it can be seen."""
         if dump.residue:
             self._remove(dump.residue)
         try:
+            self._dumps.require_running(dump)
+            self._require_room(piece.length)
             self._write(dump, piece)
         except BaseException:
-            self._forget(dump)
+            self._dumps.failed(dump)
             raise
-        with self._lock:
-            wanted = dump.state == "running"
-            if wanted:
-                dump.state = "ready"
-        if not wanted:
+        try:
+            self._dumps.succeeded(dump)
+        except DumpDropped:
             self._remove(dump.path)
-            raise DumpDropped("dropped, or dumped again, before this dump was done")
+            raise
+
+    def _require_room(self, length: int) -> None:
+        limit = self._config.capacity_bytes
+        if limit and length > limit:
+            raise DiskFull(f"a block of {length} bytes in a store of capacity_bytes {limit}")
 
     def _write(self, dump: Dump, piece: Piece) -> None:
-        if dump.state != "running":
-            raise DumpDropped("dropped before its dump began")
         block_id, shard = dump.key
-        limit = self._config.capacity_bytes
-        if limit and piece.length > limit:
-            raise DiskFull(f"a block of {piece.length} bytes in a store of capacity_bytes {limit}")
         data = piece.outgoing()
         header = Header(block_id, shard, self._config.shards, piece.length, piece.dtype, checksum(data))
-        sync = self._config.durability != "none"
-        folder = self._names[zlib.crc32(block_id) % FOLDERS]
         made = False
         for _ in range(NAMES_TRIED):
-            with self._lock:
-                self._written += 1
-                number = self._written
-            dump.path = f"{folder}{block_id.hex()}{self._ends[shard]}.{self._writer}-{number}.tmp"
+            dump.path = self._temporary(block_id, shard)
             try:
-                self._files.create(dump.path, header, data, piece.address, sync=sync)
+                self._files.create(dump.path, header, data, piece.address, sync=self._flushes())
             except FileExistsError:
                 continue  # a namesake in another container, or before a restart
             except FileNotFoundError as error:
                 if made:
                     raise DiskFailed.of(error, f"dump to {dump.path}") from error
-                self._make(folder)
+                self._make(self._folder(block_id))
                 made = True
                 continue
             except OSError as error:
+                self._remove(dump.path)
                 raise DiskFailed.of(error, f"dump to {dump.path}") from error
+            except Exception:  # not when a worker is torn down: a dead process cleans up nothing
+                self._remove(dump.path)
+                raise
             dump.length = HEADER_BYTES + piece.length
             return
-        raise DiskFailed(f"dump to {folder}: no free temporary name in {NAMES_TRIED}", 17)
+        raise DiskFailed(f"dump to {self._folder(block_id)}: no free temporary name in {NAMES_TRIED}", 17)
+
+    def _flushes(self) -> bool:
+        """Whether a file's data is made durable before it can be committed."""
+        return self._config.durability != "none"
 
     def _make(self, folder: str) -> None:
         self._anchored.discard(folder)
@@ -129,88 +136,67 @@ class PosixStage:
         except OSError as error:
             raise DiskFailed.of(error, f"folder {folder}") from error
 
-    def _forget(self, dump: Dump) -> None:
-        block_id, shard = dump.key
-        with self._lock:
-            dump.state = "gone"
-            shards = self._dumps.get(block_id, {})
-            if shards.get(shard) is dump:
-                del shards[shard]
-            if not shards:
-                self._dumps.pop(block_id, None)
-
     def _remove(self, path: str) -> None:
+        """Remove a temporary file; one that cannot be removed now is tried again at close."""
         try:
             self._disk.unlink(path)
         except FileNotFoundError:
             pass
         except OSError as error:
+            self._stuck.add(path)
             POSIX.warning("temporary file %s stays for now: %s", path, error)
 
     def abandon(self, dump: Dump) -> None:
         """Forget one dump; one that is running removes its own file when done."""
-        with self._lock:
-            state = dump.state
-        if state == "committing":
-            return
-        self._forget(dump)
-        for path in (dump.residue, dump.path if state == "ready" else ""):
-            if path:
-                self._remove(path)
+        for path in self._dumps.take_back(dump):
+            self._remove(path)
 
     def drop(self, block_id: bytes) -> None:
         """Forget all that was dumped of a block and not committed."""
-        with self._lock:
-            dumps = list(self._dumps.get(block_id, {}).values())
-        for dump in dumps:
+        for dump in self._dumps.of(block_id):
             self.abandon(dump)
 
     def commit(self, block_id: bytes) -> None:
         """Rename each dumped shard. Failing half-way is harmless: call again, or drop the rest."""
-        with self._lock:
-            dumps = list(self._dumps.get(block_id, {}).values())
-            busy = [dump for dump in dumps if dump.state != "ready"]
-            if busy:
-                raise DumpRunning(
-                    f"the {'dump' if busy[0].state == 'running' else 'commit'} is still running"
-                )
-            for dump in dumps:
-                dump.state = "committing"
+        dumps = self._dumps.claim(block_id)
         try:
             for dump in dumps:
                 self._publish(dump)
-            if not dumps and not self.visible(block_id):
+            if not dumps and not self._committed_before(block_id):
                 raise BlockNotFound("nothing to commit: not dumped here, or its dump failed, or dropped")
-            self._anchor(block_id)
+            if self._config.durability == "fsync":
+                self._anchor(block_id)
         finally:
-            with self._lock:
-                for dump in dumps:
-                    if dump.state == "committing":
-                        dump.state = "ready"
-        self._collect(block_id, sum(dump.length for dump in dumps))
+            self._dumps.release(dumps)
+        if self._sweep.over(sum(dump.length for dump in dumps)):
+            self._sweep.collect(self._spared(block_id))
 
-    def _collect(self, block_id: bytes, added: int) -> None:
-        if self._sweep.over(added):
-            with self._lock:
-                busy_ids = {key[0] for key in self._reading} | {block_id}
-            self._sweep.collect(busy_ids)
+    def _committed_before(self, block_id: bytes) -> bool:
+        """Whether a commit of nothing repeats an earlier one: the block is there, or a shard of ours."""
+        shards = range(self._config.shards)
+        return any(self._dumps.may_load(block_id, shard) for shard in shards) or self.visible(block_id)
+
+    def _spared(self, block_id: bytes) -> set[bytes]:
+        """Blocks that must not be collected now: those being read, and the one just committed."""
+        with self._lock:
+            return {key[0] for key in self._reading} | {block_id}
 
     def _publish(self, dump: Dump) -> None:
-        block_id, shard = dump.key
+        """Give a complete file its final name, at once."""
         try:
-            self._disk.rename(dump.path, self._path(block_id, shard))
+            self._disk.rename(dump.path, self._path(*dump.key))
         except FileNotFoundError as error:
-            self._forget(dump)
+            self._dumps.failed(dump)
             raise BlockNotFound(f"{dump.path} is gone: reclaimed or removed by somebody", 2) from error
         except OSError as error:
+            if dump.state == "gone":  # dumped again meanwhile: nobody else would remove it
+                self._remove(dump.path)
             raise DiskFailed.of(error, f"rename of {dump.path}") from error
-        self._forget(dump)
+        self._dumps.committed(dump, whole=self._config.shards == 1)
 
     def _anchor(self, block_id: bytes) -> None:
-        """Make the block's names durable, where that is asked for."""
-        if self._config.durability != "fsync":
-            return
-        folder = self._names[zlib.crc32(block_id) % FOLDERS]
+        """Make the block's names durable."""
+        folder = self._folder(block_id)
         try:
             if folder not in self._anchored:
                 self._disk.fsync_dir(self._data)
@@ -218,12 +204,12 @@ class PosixStage:
             self._disk.fsync_dir(folder)
         except OSError as error:
             raise DiskFailed.of(
-                error, f"fsync of folder {folder}; the block may not outlive a crash"
+                error, f"fsync of folder {folder}: committed, but may not outlive a crash; commit again"
             ) from error
 
     def visible(self, block_id: bytes) -> bool:
         """Whether every shard has its committed file."""
-        begin = self._names[zlib.crc32(block_id) % FOLDERS] + block_id.hex()
+        begin = self._folder(block_id) + block_id.hex()
         exists = self._disk.exists
         try:
             for end in self._ends:  # no generator: lookups of thousands of ids come here
@@ -235,22 +221,30 @@ class PosixStage:
             raise DiskFailed.of(error, f"lookup of {begin}") from error
         return True
 
+    def permit(self, block_id: bytes, shard: int) -> None:
+        """The block is whole, or the shard was committed here; BlockNotFound otherwise."""
+        if self.visible(block_id):
+            self._dumps.seen_whole(block_id, shard)
+        elif not self._dumps.may_load(block_id, shard):
+            raise BlockNotFound("no such block, or not all its shards are committed", 2)
+
+    def mine(self, block_id: bytes, shard: int) -> bool:
+        """Whether a load would read what only this store may see."""
+        return bool(self._dumps.own(block_id, shard))
+
     def _readable(self, block_id: bytes, shard: int) -> list[str]:
         """The paths to try in turn: own dump first; the committed file only when all shards are there."""
-        with self._lock:
-            dump = self._dumps.get(block_id, {}).get(shard)
-            own = dump.path if dump is not None and dump.state in ("ready", "committing") else ""
+        own = self._dumps.own(block_id, shard)
         if own:
             return [own, self._path(block_id, shard)]
-        if self._config.shards > 1 and not self.visible(block_id):
-            raise BlockNotFound("not all shards of the block are committed", 2)
+        if self._config.shards > 1:  # one file is its own answer
+            self.permit(block_id, shard)
         return [self._path(block_id, shard)]
 
     def read(self, block_id: bytes, shard: int, piece: Piece) -> None:
         """Fill `piece`; on an error its contents are undefined and the error is reported."""
         key = (block_id, shard)
-        with self._lock:
-            self._reading[key] = self._reading.get(key, 0) + 1
+        self._reads(key)
         try:
             into = piece.incoming()
             for path in self._readable(block_id, shard):
@@ -265,10 +259,18 @@ class PosixStage:
                 return
             raise BlockNotFound("no such block", 2)
         finally:
-            with self._lock:
-                self._reading[key] -= 1
-                if not self._reading[key]:
-                    del self._reading[key]
+            self._has_read(key)
+
+    def _reads(self, key: Key) -> None:
+        """From now on the block is not collected."""
+        with self._lock:
+            self._reading[key] = self._reading.get(key, 0) + 1
+
+    def _has_read(self, key: Key) -> None:
+        with self._lock:
+            self._reading[key] -= 1
+            if not self._reading[key]:
+                del self._reading[key]
 
     def describe(self, block_id: bytes, shard: int) -> tuple[int, str]:
         """Length and dtype from the file's header."""
@@ -291,10 +293,11 @@ class PosixStage:
 
     def close(self) -> None:
         """Remove every temporary file of this store."""
-        with self._lock:
-            ids = list(self._dumps)
-        for block_id in ids:
+        for block_id in self._dumps.ids():
             self.drop(block_id)
+        for path in sorted(self._stuck):
+            self._stuck.discard(path)
+            self._remove(path)
 
 
 class UcmPosixStore(BlockStore):

@@ -44,6 +44,12 @@ class Stage(Protocol):
     def visible(self, block_id: bytes) -> bool:
         """Whether the block is committed with all its shards."""
 
+    def permit(self, block_id: bytes, shard: int) -> None:
+        """BlockNotFound unless what is committed of this shard may be loaded by this store."""
+
+    def mine(self, block_id: bytes, shard: int) -> bool:
+        """Whether a load would read what this store dumped and nobody else may see yet."""
+
     def commit(self, block_id: bytes) -> None:
         """Make what was dumped visible to everybody, at once for each shard."""
 

@@ -1,9 +1,12 @@
 """A task: the blocks of one dump or load, each with its own status.
 
 Workers take blocks from the task's queue one after another; one block's failure stops no other. A task
-is held by its caller only, so one that nobody waits for is gone with its last reference. It lets its
-tensors go when the last block is done. Until then they are the store's, also after a timeout: a disk
-operation that has begun cannot be called back.
+is held by its caller only, so one that nobody waits for is gone with its last reference.
+
+Until it is done the task keeps its tensors alive, and they are the store's, also after a timeout and a
+cancel: a disk operation that has begun cannot be called back, so a load may still write into its
+target. `wait` again, or `check`, says when it no longer can. A block whose turn had not come when it was
+cancelled never touches its tensor; one that was running ends as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -25,6 +28,15 @@ from systems.store.ports import Clock, Event
 from systems.store.real import Lock
 
 Work = Callable[[], None]
+
+
+def code_of(error: BaseException | None) -> int:
+    """The status that stands for `error`."""
+    if error is None:
+        return OK
+    if isinstance(error, StoreError):
+        return error.code
+    return NO_MEMORY if isinstance(error, MemoryError) else FAILED
 
 
 class Task:
@@ -54,11 +66,8 @@ class Task:
 
     def run(self) -> None:
         """A worker's job: blocks until none is left. Never raises."""
-        while True:
-            try:
-                index, work, _ = self._queue.popleft()
-            except IndexError:
-                return
+        while (turn := self._next()) is not None:
+            index, work, _ = turn
             try:
                 work()
             except Exception as error:  # the port's contract: a job never raises
@@ -68,40 +77,48 @@ class Task:
                 raise
             else:
                 self._finish(index, None)
-            del work
+            del turn, work  # they hold tensors
 
     def cancel(self) -> int:
         """Give up the blocks whose turn has not come; how many. Those running go on."""
         count = 0
-        while True:
-            try:
-                index, _, instead = self._queue.popleft()
-            except IndexError:
-                return count
+        while (turn := self._next()) is not None:
+            self._give_up(turn[0], turn[2])
             count += 1
-            try:
-                instead()
-            except Exception as error:
-                self._finish(index, error)
-            else:
-                self._finish(index, TaskCancelled("cancelled before its turn"))
+        return count
+
+    def _next(self) -> tuple[int, Work, Work] | None:
+        """Each block is taken once, by a worker or by who cancels."""
+        try:
+            return self._queue.popleft()
+        except IndexError:
+            return None
+
+    def _give_up(self, index: int, instead: Work) -> None:
+        """Block `index` will not be done; its status says so."""
+        try:
+            instead()
+        except Exception as error:
+            self._finish(index, error)
+        else:
+            self._finish(index, TaskCancelled("cancelled before its turn"))
 
     def _finish(self, index: int, error: BaseException | None) -> None:
-        code, failure = OK, None
-        if error is not None:
-            code = error.code if isinstance(error, StoreError) else FAILED
-            code = NO_MEMORY if isinstance(error, MemoryError) else code
-            text = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
-            number = getattr(error, "errno", 0) or 0
-            failure = BlockFailure(self.ids[index], self.shard, number, text, code)
+        """Set a block's status; with the last one the task is done."""
+        failure = None if error is None else self._failure(index, error)
         with self._lock:
-            self.statuses[index] = code
+            self.statuses[index] = code_of(error)
             if failure is not None:
                 self.failures[index] = failure
             self._left -= 1
             last = not self._left
         if last:
             self._done.set()
+
+    def _failure(self, index: int, error: BaseException) -> BlockFailure:
+        text = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
+        number = getattr(error, "errno", 0) or 0
+        return BlockFailure(self.ids[index], self.shard, number, text, code_of(error))
 
     @property
     def done(self) -> bool:
@@ -132,13 +149,18 @@ class Task:
         return self._done.is_set()
 
     def wait(self, timeout: float | None, clock: Clock) -> int:
-        """The final status, once; TIMEOUT when there is none yet, and then it may be waited for again."""
-        with self._lock:
-            if self._waited:
-                raise AlreadyWaited(f"task {self.id} ({self.kind}) was waited for already")
-            self._waited = True
+        """The final status, once; TIMEOUT when there is none yet, and then it may be waited for again.
+
+        Of several threads that wait, one gets the final status and the others AlreadyWaited.
+        """
+        self._require_not_waited()
         if not self.finished(timeout, clock):
-            with self._lock:
-                self._waited = False
             return TIMEOUT
+        with self._lock:
+            self._require_not_waited()
+            self._waited = True
         return self.status
+
+    def _require_not_waited(self) -> None:
+        if self._waited:
+            raise AlreadyWaited(f"task {self.id} ({self.kind}) was waited for already")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from systems.store.blockfile import HEADER_BYTES
 from systems.store.errors import DAMAGED, NO_SPACE, NOT_FOUND, OK, OS_ERROR, StorageUnusable, StoreError
+from systems.store.header import HEADER_BYTES
 
 LIMIT = 200
 
