@@ -17,6 +17,7 @@ import torch
 
 from harness import Drop, Fault, Operation, Twice
 
+PAGE = 4096
 TRANSFERS = frozenset(("store_dump", "store_load"))
 WITH_IDS = TRANSFERS | {"store_lookup", "store_prefix", "store_commit"}
 
@@ -40,13 +41,14 @@ class _OfTransfer(Fault, frozen=True, forbid_unknown_fields=True, tag="of_transf
 
 
 class MisalignedBuffer(_OfTransfer, frozen=True, forbid_unknown_fields=True, tag="misaligned_buffer"):
-    """The tensor's memory begins one byte behind an aligned address."""
+    """The tensor's memory begins one element behind an aligned address."""
 
     def changed(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The same bytes one element further in an allocation."""
-        room = torch.empty(tensor.numel() + 1, dtype=tensor.dtype)
-        room[1:].copy_(tensor)
-        return room[1:]
+        """The same values, one element behind the beginning of a page: the same place in every run."""
+        size = tensor.element_size()
+        room = torch.empty(tensor.numel() + 1 + PAGE // size, dtype=tensor.dtype)
+        at = 1 + -room.data_ptr() % PAGE // size
+        return room[at : at + tensor.numel()].copy_(tensor)
 
 
 class NonContiguousBuffer(

@@ -22,6 +22,7 @@ from scenarios.store.patterns import pattern
 from systems.store import UcmConnectorFactory
 from systems.store.errors import FAILED, OK, TIMEOUT, StoreError
 from systems.store.front import BlockStore
+from systems.store.piece import page_aligned
 from systems.store.tasks import Task
 
 FOLDER = "/store"
@@ -117,8 +118,10 @@ class Client:
 
     def dump(self, blocks: Sequence[int], shard: int = 0, *, poll: bool = False) -> list[int]:
         """Dump blocks and wait; a status a block."""
-        parts = [content(block, shard, self.elements) for block in blocks]
-        source = torch.cat(parts) if parts else torch.empty(0, dtype=ELEMENT)
+        source = self._buffer(len(blocks))
+        for index, block in enumerate(blocks):
+            at = index * self.elements
+            source[at : at + self.elements] = content(block, shard, self.elements)
 
         def submit(
             block_ids: list[bytes], offset: int, tensor: torch.Tensor, *, spoil: bool = False
@@ -132,7 +135,7 @@ class Client:
 
     def load(self, blocks: Sequence[int], shard: int = 0, *, poll: bool = False) -> list[int]:
         """Load blocks, wait and compare; a status a block."""
-        target = torch.full((len(blocks) * self.elements,), POISON, dtype=ELEMENT)
+        target = self._buffer(len(blocks))
         seen = target
 
         def submit(
@@ -147,6 +150,11 @@ class Client:
         if call.codes and not any(code == TIMEOUT for code in call.codes):
             self._compare(call, seen)
         return list(call.codes)
+
+    def _buffer(self, blocks: int) -> torch.Tensor:
+        """Poison, from the beginning of a page on: direct I/O depends on addresses, and runs repeat."""
+        count = blocks * self.elements
+        return page_aligned(count * ELEMENT.itemsize).view(ELEMENT).fill_(POISON)
 
     def _compare(self, call: Call, tensor: torch.Tensor) -> None:
         """Note what is wrong with the blocks that were loaded, as the store says."""

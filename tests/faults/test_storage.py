@@ -11,8 +11,10 @@ import faults.storage
 from faults.environment import Crash
 from faults.storage import (
     BitFlip,
+    Evicted,
     FailedFsync,
     FailedRename,
+    FolderGone,
     IoError,
     LostWrite,
     MisdirectedWrite,
@@ -20,6 +22,7 @@ from faults.storage import (
     ShortWrite,
     SlowIo,
     StaleRead,
+    SwappedFiles,
     Truncation,
 )
 from harness import (
@@ -69,18 +72,19 @@ def replaces(rank, disk):
     """Rank 0 replaces a file; the others wait, and then all read it."""
     mine = rank_disk(rank, disk)
     if rank.index == 0:
-        put(mine, "/s/new", NEW)
-        mine.rename("/s/new", "/s/a")
+        put(mine, "/s/new.kv", NEW)
+        mine.rename("/s/new.kv", "/s/a.kv")
         mine.fsync_dir("/s")
     rank.sync()
-    return get(mine, "/s/a")
+    return get(mine, "/s/a.kv")
 
 
 def host_of(program):
     def host(world, params):
         disk = SimulatedDisk()
         disk.makedirs("/s")
-        put(disk, "/s/a", OLD)
+        put(disk, "/s/a.kv", OLD)
+        put(disk, "/s/z.kv", OLD)
         disk.fsync_dir("/")
         disk.fsync_dir("/s")
         for device in range(world.size):
@@ -126,6 +130,10 @@ ROWS = [
     Row(FailedRename(rank=0, error="EACCES"), "exceptions/permission_error"),
     Row(LostWrite(rank=0), "integrity/wrong_value"),
     Row(StaleRead(rank=1), "integrity/wrong_value"),
+    Row(SwappedFiles(rank=1), "integrity/wrong_value"),
+    Row(Evicted(rank=1), "exceptions/file_not_found_error"),
+    Row(FolderGone(rank=0), "exceptions/file_not_found_error"),
+    Row(FolderGone(rank=0, nth=1), "exceptions/file_not_found_error"),
     Row(SlowIo(rank=0, nth=3), None),
 ]
 
@@ -142,7 +150,8 @@ def test_every_storage_fault_has_a_row():
     registered = {
         name for name, fault in registry.faults().items() if fault.__module__ == "faults.storage"
     }
-    assert {row.fault.tag() for row in ROWS} == registered
+    # A clock is no disk: tests/harness/fabric/test_rank_workers.py shows it jump.
+    assert {row.fault.tag() for row in ROWS} | {"clock_jump"} == registered
     assert len(registered) == len(faults.storage.__all__)
     assert all(registry.faults()[name].family == "environment" for name in registered)
 
@@ -243,6 +252,35 @@ def test_a_stale_read_shows_what_the_last_write_or_rename_replaced():
     fd = disk.open("/a", os.O_RDONLY)
     assert seen() == b"abb"
     assert door.fired == [4]
+
+
+def test_files_are_swapped_on_the_medium_and_only_with_their_like():
+    disk, door = disk_with(SwappedFiles(nth=EVERY))
+    for name, data in (("/a.kv", b"aa"), ("/b.kv", b"b"), ("/c.tmp", b"c")):
+        fd = disk.open(name, os.O_RDWR | os.O_CREAT)
+        disk.pwrite(fd, memoryview(data), 0)
+        disk.fsync(fd)
+    disk.fsync_dir("/")
+    disk.open("/c.tmp", os.O_RDONLY)
+    assert door.fired == [0]
+    disk.open("/a.kv", os.O_RDONLY)
+    assert door.fired == [1]
+    assert [disk.stat(name).size for name in ("/a.kv", "/b.kv", "/c.tmp")] == [1, 2, 1]
+    assert disk.durable().stat("/a.kv").size == 1
+    assert {entry.kind for entry in disk.log[-3:]} == {"damage"} | {disk.log[-3].kind}
+
+
+def test_a_folder_goes_with_all_that_is_in_it():
+    disk, door = disk_with(FolderGone(nth=1))
+    disk.makedirs("/s/below")
+    disk.open("/s/below/a", os.O_RDWR | os.O_CREAT)
+    disk.makedirs("/s/t")
+    with pytest.raises(FileNotFoundError):
+        disk.open("/s/b", os.O_RDWR | os.O_CREAT)
+    assert door.fired == [1]
+    assert disk.listdir("/") == []
+    with pytest.raises(FileNotFoundError):
+        disk.stat("/s/below/a")
 
 
 def test_a_damaged_file_is_damaged_on_the_medium():
