@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from harness.fabric.memory import Buffer, Window
     from harness.fabric.rank_disk import rank_disk
     from harness.fabric.rank_workers import RankClock, RankWorkers, rank_call
-    from harness.finding import Checker, Finding, Outcome, Verdict
+    from harness.finding import Finding, Outcome, OwnChecker, Verdict
     from harness.host import World, is_window_or_tensor
     from harness.interpose import DeferAfter, Die, Drop, Operation, Raise, Twice
     from harness.plan import EVERY, Fault, Hold, Plan, Preempt, Visibility
@@ -32,7 +32,6 @@ __all__ = [
     "EVERY",
     "AtomicType",
     "Buffer",
-    "Checker",
     "DeferAfter",
     "Die",
     "Drop",
@@ -43,6 +42,7 @@ __all__ = [
     "NotifyOp",
     "Operation",
     "Outcome",
+    "OwnChecker",
     "PeerLost",
     "Plan",
     "Preempt",
@@ -77,7 +77,7 @@ _PARTS = {
     "fabric.memory": ("Buffer", "Window"),
     "fabric.rank_disk": ("rank_disk",),
     "fabric.rank_workers": ("RankClock", "RankWorkers", "rank_call"),
-    "finding": ("Checker", "Finding", "Outcome", "Verdict"),
+    "finding": ("Finding", "Outcome", "OwnChecker", "Verdict"),
     "host": ("World", "is_window_or_tensor"),
     "interpose": ("DeferAfter", "Die", "Drop", "Operation", "Raise", "Twice"),
     "plan": ("EVERY", "Fault", "Hold", "Plan", "Preempt", "Visibility"),

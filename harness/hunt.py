@@ -47,6 +47,7 @@ class Statistics:
     unfired: int = 0
     passed_over: Counter[str] = field(default_factory=Counter)  # findings that --until did not want
     notes: Counter[str] = field(default_factory=Counter)
+    cut_short: bool = False  # an error loop that the limits ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ def hunt(
     statistics = trial.statistics
     for attempt in attempts(order, before_plan):
         if trial.spent():
+            statistics.cut_short = order.each
             break
         outcome = attempt.outcome = trial.run(attempt)
         wanted = next((f for f in outcome.findings if order.until.meets(f)), None)

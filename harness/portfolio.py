@@ -16,6 +16,7 @@ import msgspec
 
 from harness import registry
 from harness.ambient import generator
+from harness.each_place import each_place
 from harness.errors import UnknownName, UsageError
 from harness.finding import Finding, Outcome
 from harness.plan import TORN, Deviation, Fault, Hold, Plan, Preempt, Visibility
@@ -64,6 +65,7 @@ class Order:
     ranks: tuple[int, int] | None = None
     delivery: str = "relaxed"
     torn: int | None = None  # None: whole, and now and then in pieces
+    each: bool = False  # each place of the faults in turn, in the first parameter set only
     plans_max: int | None = None
     seconds: float | None = None
     until: Target = Target()
@@ -81,7 +83,7 @@ class Attempt:
 
 
 def attempts(order: Order, before_plan: Callable[[Plan, str], None] | None) -> Iterator[Attempt]:
-    """Every plan of a hunt, in order; endless."""
+    """Every plan of a hunt, in order; endless but for `each`."""
     visibility = Visibility(
         delivery="eager" if order.delivery == "eager" else "relaxed",
         torn=next((size for size in TORN if size == order.torn), 0),
@@ -89,6 +91,13 @@ def attempts(order: Order, before_plan: Callable[[Plan, str], None] | None) -> I
     placed = False
     for number, base in enumerate(_parameter_sets(order)):
         plan = replace(base, visibility=visibility)
+        if order.each:
+            if before_plan is not None:
+                before_plan(plan, "probe")
+            known = [fault_type(name) for name in order.faults] or environment_faults().values()
+            for fault in each_place(plan, order.scenario, known):
+                yield Attempt("each", replace(plan, faults=(fault,)))
+            return
         if not order.faults:
             yield from _portfolio(plan, order, number)
             continue

@@ -35,7 +35,7 @@ from harness.plan import RANKS_MAX
 Observed = Mapping[str, Sequence[Any]]
 
 if TYPE_CHECKING:
-    from harness.finding import Checker
+    from harness.finding import OwnChecker
 
 
 class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,7 +115,7 @@ class Scenario:
     mutants: Mapping[str, Mutant] = field(default_factory=dict)
     device_ids: Callable[[int], Sequence[int]] | None = None
     tolerance: float = 0.0
-    checkers: tuple[Checker, ...] = ()
+    checkers: tuple[OwnChecker, ...] = ()
     doc: str = ""
     digest: str = ""  # of the user's file it came from
 

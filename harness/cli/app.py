@@ -68,6 +68,13 @@ Faults = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME", help="Plant this fault in every plan. May be repeated."),
 ]
+Each = Annotated[
+    bool,
+    typer.Option(
+        "--each",
+        help="The error loop: these faults (or all of the world's) at each operation in turn, once.",
+    ),
+]
 Ranks = Annotated[str | None, typer.Option(metavar="N | N..M", help="World sizes to hunt with.")]
 Minutes = Annotated[
     float | None,
@@ -112,6 +119,7 @@ def hunt(
     *,
     bug: Bug = None,
     fault: Faults = None,
+    each: Each = False,
     ranks: Ranks = None,
     minutes: Minutes = None,
     plans: Plans = None,
@@ -137,6 +145,7 @@ def hunt(
             targets=tuple(targets or ()),
             bug=bug,
             faults=tuple(fault or ()),
+            each=each,
             ranks=ranks,
             minutes=minutes,
             plans=plans,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ class Wanted:
     targets: tuple[str, ...] = ()
     bug: str | None = None
     faults: tuple[str, ...] = ()
+    each: bool = False
     ranks: str | None = None
     minutes: float | None = None
     plans: int | None = None
@@ -67,8 +69,11 @@ def parse_ranks(text: str) -> tuple[int, int]:
     return low, high
 
 
-def parse_until(text: str) -> Target:
-    """`deadlock`, `deadlock/cycle`, `cycle` or any of them with `@rank=3`. Raises UsageError."""
+def parse_until(text: str, scenarios: Sequence[Scenario] = ()) -> Target:
+    """`deadlock`, `deadlock/cycle`, `cycle` or any of them with `@rank=3`. Raises UsageError.
+
+    scenarios: whose own checkers may be named as well.
+    """
     name, _, at = text.strip().partition("@")
     if not name and not at:
         raise UsageError(f"--until {text!r}: give a kind of finding, such as deadlock@rank=3")
@@ -78,8 +83,10 @@ def parse_until(text: str) -> Target:
         if match is None:
             raise UsageError(f"--until {text}: after @ write rank=N, such as deadlock@rank=3")
         rank = int(match[1])
-    checkers = {checker.name for checker in (*CHECKERS, RACES)}
-    known = checkers | set(LIKELY) | {kind.split("/")[1] for kind in LIKELY}
+    own = [checker for scenario in scenarios for checker in scenario.checkers]
+    checkers = {checker.name for checker in (*CHECKERS, RACES, *own)}
+    kinds = {f"{one.name}/{kind}" for one in own for kind in one.kinds} | set(LIKELY)
+    known = checkers | kinds | {kind.split("/")[1] for kind in kinds}
     # An exception's kind is its class's name, so that set is open.
     if name and name not in known and not name.startswith("exceptions/"):
         raise UnknownName("checker or kind of finding", name, known)
@@ -118,9 +125,9 @@ def orders_of(wanted: Wanted, root_seed: int) -> list[Order]:
     for name in wanted.faults:
         fault_type(name)
     ranks = parse_ranks(wanted.ranks) if wanted.ranks is not None else None
-    until = parse_until(wanted.until) if wanted.until is not None else Target()
     orders = []
     scenarios = scenarios_of(wanted)
+    until = parse_until(wanted.until, scenarios) if wanted.until is not None else Target()
     for scenario in scenarios:
         low, high = scenario.ranks
         if ranks is not None and not low <= ranks[0] <= ranks[1] <= high:
@@ -137,6 +144,7 @@ def orders_of(wanted: Wanted, root_seed: int) -> list[Order]:
                 root_seed=root_seed,
                 bug=wanted.bug,
                 faults=wanted.faults,
+                each=wanted.each,
                 ranks=ranks,
                 delivery=wanted.delivery,
                 torn=wanted.torn,

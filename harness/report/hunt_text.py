@@ -17,7 +17,8 @@ def verdict_of(hunt: Hunt) -> Verdict:
     if hunt.finding is not None:
         return Verdict.FAIL
     statistics = hunt.statistics
-    if not statistics.plans or hunt.unfired or statistics.notes or statistics.passed_over:
+    doubtful = statistics.notes or statistics.passed_over or statistics.cut_short
+    if not statistics.plans or hunt.unfired or doubtful:
         return Verdict.UNKNOWN
     return Verdict.PASS
 
@@ -29,6 +30,8 @@ def reason_of(hunt: Hunt) -> str:
     reasons = []
     if hunt.unfired:
         reasons.append(f"{', '.join(hunt.unfired)} never fired in {hunt.statistics.plans} plans")
+    if hunt.statistics.cut_short:
+        reasons.append("the limits ended it before each place was tried; give --minutes or --plans")
     if hunt.statistics.passed_over:
         others = ", ".join(f"{name} ({count})" for name, count in hunt.statistics.passed_over.items())
         reasons.append(f"--until was not met, but there were findings: {others}")
@@ -56,6 +59,8 @@ def command(order: Order, plans: int | None = None, *, seeded: bool = True) -> s
         words += ["--bug", order.bug]
     for name in order.faults:
         words += ["--fault", name]
+    if order.each:
+        words.append("--each")
     if order.ranks:
         low, high = order.ranks
         words += ["--ranks", str(low) if low == high else f"{low}..{high}"]

@@ -32,6 +32,12 @@ WIDTH = 80
 WIDTH_MIN = 40
 
 
+def property_of(checker: str, scenario: Scenario) -> str:
+    """What a checker holds every program to, or its scenario's system."""
+    own = {one.name: one.property for one in scenario.checkers}
+    return own.get(checker) or PROPERTIES.get(checker, checker)
+
+
 def report(
     outcome: Outcome,
     finding: Finding,
@@ -52,7 +58,7 @@ def report(
     plan = outcome.plan
     who = scenario.name if plan.bug is None else f"{scenario.name} with mutant {plan.bug}"
     page.line(f"FAIL {finding.name} in {who}")
-    page.section("Property", PROPERTIES.get(finding.checker, finding.checker))
+    page.section("Property", property_of(finding.checker, scenario))
     page.section("Finding", finding.message)
     page.section("Evidence", *finding.evidence)
     rank = f"rank {finding.rank} of {plan.ranks}" if finding.rank >= 0 else "the host program"

@@ -154,7 +154,8 @@ class Client:
     def _buffer(self, blocks: int) -> torch.Tensor:
         """Poison, from the beginning of a page on: direct I/O depends on addresses, and runs repeat."""
         count = blocks * self.elements
-        return page_aligned(count * ELEMENT.itemsize).view(ELEMENT).fill_(POISON)
+        room = page_aligned(max(count, 1) * ELEMENT.itemsize).view(ELEMENT)
+        return room.fill_(POISON)[:count]
 
     def _compare(self, call: Call, tensor: torch.Tensor) -> None:
         """Note what is wrong with the blocks that were loaded, as the store says."""

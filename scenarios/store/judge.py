@@ -63,6 +63,8 @@ class StoreChecker:
     """Reads the History that the host program returned as `history`."""
 
     name = "store"
+    kinds = tuple(REMEDIES)
+    property = "what the store acknowledged is there, whole and right, and nothing else is"
 
     def check(self, run: Run) -> Iterable[Finding]:
         """At most one finding of each kind, the worst first."""

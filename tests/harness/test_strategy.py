@@ -2,14 +2,14 @@
 
 import importlib.util
 import sys
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 import pytest
 import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from harness import Hold, Plan, Preempt, plans, run, scenario, values
 from harness import property as rank_property
