@@ -114,6 +114,8 @@ def execute_plan(
             record = execute(job)
     finally:
         _in_flight.pop()
+    if scenario.reference is None:
+        return record
     if record.observed is None:
         record.observed = {"result": [r[-1] if r else None for r in record.results]}
     try:
@@ -137,7 +139,7 @@ def judge(plan: Plan, scenario: Scenario, record: Run, *, races: bool = False) -
     """
     findings: list[Finding] = []
     notes: list[str] = []
-    for checker in (*CHECKERS, RACES) if races else CHECKERS:
+    for checker in (*CHECKERS, *scenario.checkers, *((RACES,) if races else ())):
         try:
             findings.extend(checker.check(record))
         except Exception as error:  # a crashed checker is UNKNOWN, never a pass

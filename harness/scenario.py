@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
@@ -31,6 +31,9 @@ import torch
 from harness.errors import UsageError
 from harness.host import World
 from harness.plan import RANKS_MAX
+
+if TYPE_CHECKING:
+    from harness.finding import Checker
 
 Observed = Mapping[str, Sequence[Any]]
 
@@ -96,11 +99,13 @@ class Scenario:
     ranks: smallest and largest world. bug_faults: fault name -> the finding expected of it as
     `checker/kind`, or `equivalent: reason`. mutants: by name. device_ids: cards for a world size.
     tolerance: largest absolute difference from the reference that is right; 0 = bit-exact.
+    reference: None: results are not compared; `checkers`, the scenario's own, judge what host returned
+    (Run.observed), after the built-in ones.
     """
 
     name: str
-    host: Callable[[World, Any], Observed | None]
-    reference: Callable[[Any, int], Observed]
+    host: Callable[[World, Any], Any]
+    reference: Callable[[Any, int], Observed] | None = None
     params: type[msgspec.Struct] = NoParams
     ranks: tuple[int, int] = (1, 8)
     bug_faults: Mapping[str, str] = field(default_factory=dict)
@@ -109,6 +114,7 @@ class Scenario:
     tolerance: float = 0.0
     doc: str = ""
     digest: str = ""  # of the user's file it came from
+    checkers: tuple[Checker, ...] = ()
 
     def __post_init__(self) -> None:
         low, high = self.ranks
