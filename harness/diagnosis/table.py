@@ -156,6 +156,36 @@ LIKELY: dict[str, tuple[str, str]] = {
     "exceptions/thread_started": (
         "the rank program starts a thread", "start none in simulation, or use another fabric"
     ),
+    "store/silent_corruption": (
+        "the store does not notice that a block's bytes are not those that were dumped",
+        "store length, id and checksum with each block, and verify them at every load",
+    ),
+    "store/lost_block": (
+        "the block is not found although its dump succeeded: an index in memory only, another key or "
+        "path, a rename that did not happen, an eviction",
+        "look for the block's file in the folder; make lookup and load follow from the files",
+    ),
+    "store/phantom_block": (
+        "a key stands for another block, or a lookup does not look at the whole id",
+        "compare the whole id, in the file too",
+    ),
+    "store/uncommitted_visible": (
+        "readers look at data that its writer has not released yet",
+        "write under a private name and rename at commit",
+    ),
+    "store/unexpected_error": (
+        "the store refuses what it should do", "see the error's text and the store's own log"
+    ),
+    "store/hang": (
+        "a call never ends: a lock, a worker that is gone, or I/O without an end",
+        "see the stacks; give every wait a deadline and every worker's failure to its waiters",
+    ),
+    "store/crash": (
+        "the process died in a call", "see signal or exit code, and what it printed"
+    ),
+    "store/misuse": (
+        "the adapter's answer has a form that the protocol does not know", "see docs/adapters.md"
+    ),
     "exceptions/not_yet": ("the program uses a part that is not built", "leave it out"),
 }
 
@@ -226,6 +256,39 @@ BECAUSE: dict[str, tuple[str, str]] = {
     "never_written": (
         "nobody wrote there: the write is missing, is too short or went elsewhere",
         "compare offset, extent and peer of the read with the writes to that window",
+    ),
+    "partly_written": (
+        "only a part of the block was written or read: a short read or write taken for a whole one, or a "
+        "file that was read (or a process that was killed) in the middle of a write",
+        "repeat short reads and writes until all is there, write under a private name and rename, and "
+        "verify the length",
+    ),
+    "not_filled": (
+        "nothing was read into the destination: the load said success before, or without, its data",
+        "let a load succeed only when the last byte is there; wait before the destination is read",
+    ),
+    "misaligned": (
+        "the bytes are off by less than a sector: a pointer or a length was rounded to the alignment "
+        "of direct I/O, or a header's length was counted wrongly",
+        "copy what is not aligned through an aligned bounce buffer, and compare both pointers % 512",
+    ),
+    "wrong_offset": (
+        "the bytes come from another place of the file: an offset is computed from the wrong index, "
+        "size or shard",
+        "compare offset and size at dump and at load; store the block's length with it",
+    ),
+    "other_block": (
+        "the bytes are another block's: one key or one buffer stands for two blocks, or files were "
+        "exchanged",
+        "store the id in the file and compare it at load; use no buffer again before its read is over",
+    ),
+    "bit_flipped": (
+        "the medium or the memory changed a bit and nothing noticed",
+        "store a checksum with each block and verify it at every load",
+    ),
+    "source_reused": (
+        "the source buffer was written again before the dump had read it",
+        "leave the source alone until wait (or check) says that the dump is done, or dump a copy",
     ),
     "result_unwritten": (
         "no store reached the place of the result: it is missing, is too short or went elsewhere",

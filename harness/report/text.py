@@ -26,6 +26,7 @@ PROPERTIES = {
     "matching": "all ranks make the same collective calls in the same order",
     "progress": "every run comes to an end by itself",
     "races": "whatever order the operations allow, accesses to the same bytes are ordered",
+    "store": "a hit holds the bytes that were dumped, and what was stored is found again",
     "exceptions": "no rank program raises, and neither does the host program",
 }
 WIDTH = 80

@@ -68,6 +68,22 @@ def pattern(expected: bytes, got: bytes, known: Mapping[str, bytes] | None = Non
     return _moved(expected, got, known or {}, wrong) or _unknown(wanted, held, wrong)
 
 
+def cause_of(found: Pattern, *, poison: str = "", reused: str = "") -> str:
+    """The row of the table of causes (harness/diagnosis/table.py) that a pattern speaks for; "": none.
+
+    poison, reused: the names in `known` of what the destination held before the load, and of what the
+    source held after the dump was asked for.
+    """
+    if found.source and found.source == reused:
+        return "source_reused"
+    if found.kind == "whole":
+        return {"zeros": "partly_written", poison: "not_filled"}.get(found.source, "other_block")
+    if found.kind == "shifted" and abs(found.offset) < SECTOR:
+        return "misaligned"
+    rows = {"bit_flip": "bit_flipped", "shifted": "wrong_offset", "elsewhere": "wrong_offset"}
+    return rows.get(found.kind, "" if found.kind == "unknown" else "partly_written")
+
+
 def swapped(expected: Sequence[bytes], got: Sequence[bytes]) -> list[tuple[int, int]]:
     """Pairs (a, b), a < b, of blocks that hold each other's data."""
     places: dict[bytes, int] = {}
