@@ -27,6 +27,7 @@ class Adapter:
     survives_kill: what was dumped (and committed) is there after SIGKILL.
     survives_damage: files that are changed from outside give a miss or an error, never wrong bytes.
     commits: dumped blocks are invisible to others until `commit`.
+    refuses_duplicates: a dump of a block that is there, or that another client is dumping, may fail.
     lookup_stops_at_a_miss: what a lookup says of blocks behind the first miss means nothing.
     block_bytes: the only length of a block; 0: any. alignment: of addresses and lengths.
     deadline: seconds for one call. preload: modules whose import takes long; they start no threads.
@@ -36,6 +37,7 @@ class Adapter:
     survives_kill: ClassVar[bool] = True
     survives_damage: ClassVar[bool] = True
     commits: ClassVar[bool] = False
+    refuses_duplicates: ClassVar[bool] = False
     lookup_stops_at_a_miss: ClassVar[bool] = False
     block_bytes: ClassVar[int] = 0
     alignment: ClassVar[int] = 1

@@ -124,7 +124,7 @@ class _Judge:
     def _refusable(self, step: Step) -> bool:
         """Whether a store may refuse this call as a whole."""
         twice = len(set(step.blocks)) < len(step.blocks)
-        absent = any(not self._known(block).versions for block in step.blocks)
+        absent = any(not self._known(block).stored for block in step.blocks)
         return twice or self.damaged or (step.operation == "load" and absent)
 
     def _dump(self, step: Step) -> Iterator[_Wrong]:
@@ -138,8 +138,15 @@ class _Judge:
                 known.dumped.add(step.client)
                 if not self.promises.commits:
                     known.stored = known.visible = True
-            elif status.kind == "error" and not refusable and not known.visible and not rewritten:
+            elif status.kind == "error" and not (refusable or rewritten or self._is_refused(step, block)):
                 yield _Wrong(step, "unexpected_error", block, status.text)
+
+    def _is_refused(self, step: Step, block: int) -> bool:
+        """Whether the store may refuse this dump because of another one of the block."""
+        return self.promises.refuses_duplicates and any(
+            other is not step and other.operation == "dump" and block in other.blocks
+            for other in self.history.steps
+        )
 
     def _commit(self, step: Step) -> Iterator[_Wrong]:
         for block in step.blocks:

@@ -23,7 +23,7 @@ NAMES = (
     "round_trip", "restart", "outside_damage", "odd_sizes", "concurrent_clients", "missing_blocks",
     "duplicates", "empty_lists", "partial_batch", "lookup_order",
 )
-PLANS = 12
+PLANS = 6
 
 # Each wrong store with a scenario that shows it and the finding.
 WRONG = {
