@@ -183,6 +183,16 @@ LIKELY: dict[str, tuple[str, str]] = {
     "store/crash": (
         "the process died in a call", "see signal or exit code, and what it printed"
     ),
+    "store/unknown_connector": (
+        "the factory has no connector of that name", "compare with the names that are registered"
+    ),
+    "store/lookup_misses": (
+        "writer and readers do not look at the same blocks",
+        "compare path, ids and commits of the writer with those of the readers",
+    ),
+    "store/load_hangs": (
+        "nobody will ever finish the load", "see what the workers do; poll check with a deadline"
+    ),
     "store/misuse": (
         "the adapter's answer has a form that the protocol does not know", "see docs/adapters.md"
     ),
@@ -256,6 +266,47 @@ BECAUSE: dict[str, tuple[str, str]] = {
     "never_written": (
         "nobody wrote there: the write is missing, is too short or went elsewhere",
         "compare offset, extent and peer of the read with the writes to that window",
+    ),
+    "misspelt": (
+        "the connector's name is misspelt", "use the name that the factory has registered"
+    ),
+    "never_registered": (
+        "the module that registers the connector was never imported",
+        "import it (or call register_connector) before create_connector, in this process",
+    ),
+    "path_absent": (
+        "the storage is not there for the reader: not mounted, or not in its container; the store made "
+        "an empty folder in its place",
+        "mount the storage where the readers run, and check it before the store is opened",
+    ),
+    "other_path": (
+        "writer and reader are configured with different paths",
+        "give both the same storage_path on the same storage",
+    ),
+    "ids_differ": (
+        "the ids of the same tokens differ between processes: a hash that every process seeds for itself "
+        "(PYTHONHASHSEED), or something else in it that is not the same for both",
+        "make ids with hashlib from the tokens and the id before, or set the same PYTHONHASHSEED for all",
+    ),
+    "never_committed": (
+        "the blocks were dumped and never committed, so that no other process sees them",
+        "commit(ids, [True, …]) when wait has said 0",
+    ),
+    "committed_false": (
+        "the blocks were committed as failed, which drops them",
+        "pass what wait said of each block: True where its dump succeeded",
+    ),
+    "worker_died": (
+        "the worker that took the load is gone and nobody else knows of it",
+        "find out how it ended (its log, its exit code); let a worker's end fail its tasks",
+    ),
+    "lost_task": (
+        "the load is in no queue and with no worker: it was lost between submit and worker",
+        "look at the queue's limit and at errors of submit that were swallowed; count both ends",
+    ),
+    "endless_io": (
+        "a disk operation does not return: a mount whose server is gone, a device in trouble",
+        "look at the mount and the device; give I/O a deadline of its own and fail the task after it",
     ),
     "partly_written": (
         "only a part of the block was written or read: a short read or write taken for a whole one, or a "

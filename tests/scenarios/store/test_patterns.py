@@ -53,6 +53,14 @@ CASES = {
     "elsewhere": (
         B[512:] + A[:512], "elsewhere", "block 1", -512, "the bytes of block 1, 512 bytes too early",
     ),
+    "half": (
+        A[4096:] + bytes(4096), "shifted", "its own", -4096,
+        "its own bytes come 4096 bytes too early (50% of the wrong bytes)",
+    ),
+    "best": (
+        A[512:2560] + B[:6144], "elsewhere", "block 1", 2048,
+        "the bytes of block 1, 2048 bytes too late (75% of the wrong bytes)",
+    ),
     "two bits": (flipped(A, 100, 9), "unknown", "", 0, "1 of 8192 bytes differ, within 100..101"),
     "unknown": (block("x"), "unknown", "", 0, "bytes differ, within 0..8192"),
     "cut": (A[:100], "length", "", 0, "100 bytes instead of 8192, right up to byte 100"),
