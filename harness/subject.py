@@ -194,6 +194,7 @@ class Subject:
         self._deadline = now()
         self._within = within
         self._mark = 0
+        self._asked = False
         path, separator, attribute = name.partition("::")
         known = f"{os.path.abspath(path)}::{attribute}" if separator else name
         try:
@@ -233,6 +234,8 @@ class Subject:
         self._ask(["call", method, list(args), named], within)
 
     def _ask(self, request: list[Any], within: float) -> None:
+        if self._asked:
+            raise UsageError(f"{self.name}: a call is at work; finish it before the next one")
         self._mark = self.memory.free
         self._within, self._deadline = within, now() + within
         if self._ended is not None:
@@ -246,6 +249,7 @@ class Subject:
         except (TypeError, OverflowError, ValueError, RecursionError) as error:
             self.memory.free = self._mark
             raise UsageError(f"{self.name}: {request[1]}: {error}") from None
+        self._asked = True
         self._link.settimeout(within)
         try:
             send(self._link, data)
@@ -256,6 +260,7 @@ class Subject:
 
     def finish(self) -> Reply:
         """The reply to the call that was begun."""
+        self._asked = False
         if self._ended is None:
             self._link.settimeout(max(self._deadline - now(), 0.001))
             try:
@@ -269,8 +274,8 @@ class Subject:
         return self._ended
 
     def _reply(self, data: bytes) -> Reply:
-        what, *rest = self.memory.unpack(data)
         self.memory.free = self._mark
+        what, *rest = self.memory.unpack(data)
         if what == "answer":
             return Answer(_copied(rest[0]))
         kinds, text, where = rest

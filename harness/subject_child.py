@@ -128,8 +128,8 @@ def _become_subject(parent: int, size: int, fds: list[int]) -> NoReturn:
 def _serve(link: socket.socket, memory: Memory) -> None:
     subject: Any = None
     while (data := receive(link)) is not None:
-        what, *rest, memory.free = memory.unpack(data)
         try:
+            what, *rest, memory.free = memory.unpack(data)
             if what == "new":
                 name, args, path, folder = rest
                 sys.path[:] = path

@@ -2,7 +2,7 @@
 
 A message is its length and one msgpack value: None, bool, int, float, str, bytes, lists, dicts with
 such keys, and tensors. A tensor travels as a place in memory that both processes map; its bytes are
-never sent. Not modelled: tensors on devices, and bodies of more than 4 GiB.
+never sent. Not modelled: tensors on devices, and messages of more than 256 MiB.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from harness.errors import UsageError
 
 TENSOR = 1
 PAGE = 4096
+BODY_MAX = 256 << 20
 _LENGTH = struct.Struct("<I")
 
 
@@ -69,17 +70,23 @@ class Memory:
         """`value` as bytes. Raises TypeError that names what cannot be sent."""
 
         def hook(one: Any) -> Any:
-            if isinstance(one, torch.Tensor) and one.device.type == "cpu":
+            dense = isinstance(one, torch.Tensor) and one.layout == torch.strided
+            if dense and one.device.type == "cpu" and not one.is_quantized:
                 dtype = str(one.dtype).removeprefix("torch.")
                 place = msgspec.msgpack.encode((self.place(one.detach()), list(one.shape), dtype))
                 return msgspec.msgpack.Ext(TENSOR, place)
-            what = f"a tensor on {one.device}" if isinstance(one, torch.Tensor) else type(one).__name__
+            what = type(one).__name__
+            if isinstance(one, torch.Tensor):
+                what = f"a tensor of {one.layout}, {one.dtype} on {one.device}"
             raise TypeError(
-                f"{what} cannot be sent; None, bool, int, float, str, bytes, lists, dicts and CPU"
+                f"{what} cannot be sent; None, bool, int, float, str, bytes, lists, dicts and dense CPU"
                 " tensors can"
             )
 
-        return msgspec.msgpack.encode(value, enc_hook=hook)
+        data = msgspec.msgpack.encode(value, enc_hook=hook)
+        if len(data) > BODY_MAX:
+            raise TypeError(f"{len(data)} bytes cannot be sent; {BODY_MAX} at most, tensors not counted")
+        return data
 
     def unpack(self, data: bytes) -> Any:
         """The value; its tensors are views of the shared memory."""

@@ -80,7 +80,8 @@ def _faults() -> list[dict[str, Any]]:
 
 def _checkers() -> list[dict[str, Any]]:
     rows = []
-    for checker in (*CHECKERS, RACES):
+    own = {one.name: one for each in registry.scenarios().values() for one in each.checkers}
+    for checker in (*CHECKERS, RACES, *own.values()):
         kinds = [name.split("/")[1] for name in LIKELY if name.startswith(f"{checker.name}/")]
         text = f"{PROPERTIES.get(checker.name, '')}. Kinds: {', '.join(kinds)}."
         rows.append({"name": checker.name, "kinds": kinds, "text": text})

@@ -22,7 +22,7 @@ from greenlet import getcurrent, greenlet
 from harness import Finding, Rank, Run, SimulatedDisk, Site, likely
 from systems.store import UcmConnectorFactory
 
-PATH = "/mnt/kv"
+PATH = "/kv"
 EPOCH = 1e9
 
 

@@ -20,7 +20,7 @@ from harness import Scenario, SimulatedDisk, World, mutant
 from scenarios.store.stories import PATH, Stories, Symptom, Workers, block_ids, idle, opened
 
 PROMPT = "the quick brown fox"
-OTHER_PATH = "/mnt/kv2"
+OTHER_PATH = "/kv2"
 BYTES = 512
 
 

@@ -49,7 +49,11 @@ def test_answers_and_state_between_calls(adder):
 
 
 @pytest.mark.parametrize(
-    "value", [None, True, -3, 1 << 63, 0.5, "words", b"\0bytes", [1, ["a"]], {"k": [1]}, [b"x"] * 5000]
+    "value",
+    [
+        None, True, -3, 1 << 63, 0.5, "words", b"\0bytes", [1, ["a"]], {"k": [1], (1, 2): 3},
+        [b"x"] * 5000,
+    ],
 )
 def test_values_come_back_as_they_went(adder, value):
     assert adder.call("echo", value, within=SOON) == Answer(value)
@@ -176,6 +180,17 @@ def test_wrong_calls_are_one_clear_line(adder):
         adder.call("add", object(), within=SOON)
     with pytest.raises(UsageError, match="its answer: object cannot be sent"):
         adder.call("unsendable", within=SOON)
+    for value, text in (
+        (1 << 64, "serialize ints"),
+        (torch.eye(2).to_sparse(), "torch.sparse_coo"),
+        (torch.empty(2, device="meta"), "on meta cannot be sent"),
+    ):
+        with pytest.raises(UsageError, match=text):
+            adder.call("echo", value, within=SOON)
+    adder.begin("add", 0, within=SOON)
+    with pytest.raises(UsageError, match="a call is at work; finish it"):
+        adder.begin("add", 1, within=SOON)
+    assert adder.finish() == Answer(5)
     for within in (0, -1, float("inf"), float("nan")):
         with pytest.raises(UsageError, match="within: given"):
             adder.call("add", 1, within=within)

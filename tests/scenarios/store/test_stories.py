@@ -76,12 +76,12 @@ def test_an_unknown_connector_shows_the_names_that_are_known():
 def test_a_miss_shows_what_the_folder_holds():
     (finding,) = found("lookup_misses", "never_committed")
     assert finding.message == "rank 1 misses 3 of 3 blocks that rank 0 dumped"
-    assert finding.evidence[0] == "/mnt/kv holds 0 blocks and 3 temporary files"
+    assert finding.evidence[0] == "/kv holds 0 blocks and 3 temporary files"
     (finding,) = found("lookup_misses", "committed_false")
-    assert finding.evidence[0] == "/mnt/kv holds 0 blocks and 0 temporary files"
+    assert finding.evidence[0] == "/kv holds 0 blocks and 0 temporary files"
     assert finding.evidence[1] == "commit said [0, 0, 0], and nothing of the blocks is left"
     (finding,) = found("lookup_misses", "hash_seed")
-    assert finding.evidence[1] == "/mnt/kv holds 3 blocks and 0 temporary files"
+    assert finding.evidence[1] == "/kv holds 3 blocks and 0 temporary files"
     assert finding.rank == 1
 
 
