@@ -13,28 +13,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness import lowering
-    from harness.errors import PeerLost, RankfaultError
+    from harness.diagnosis.table import likely
+    from harness.errors import PeerLost, RankfaultError, UsageError
     from harness.fabric.memory import Buffer, Window
     from harness.fabric.rank_disk import rank_disk
     from harness.fabric.rank_workers import RankClock, RankWorkers, rank_call
-    from harness.finding import Finding, Outcome, OwnChecker, Verdict
+    from harness.finding import Checker, Finding, Outcome, Verdict
     from harness.host import World, is_window_or_tensor
     from harness.interpose import DeferAfter, Die, Drop, Operation, Raise, Twice
     from harness.plan import EVERY, Fault, Hold, Plan, Preempt, Visibility
     from harness.rank import AtomicType, NotifyOp, Rank, WaitCmp
-    from harness.record import Run
+    from harness.record import Run, Site
     from harness.run import run
     from harness.scenario import Mutant, Scenario, mutant, scenario, values
     from harness.simulated_disk import SimulatedDisk
     from harness.strategy import plans, property
+    from harness.subject import Answer, Crashed, Expired, Failed, Reply, Subject
 
 __all__ = [
     "EVERY",
+    "Answer",
     "AtomicType",
     "Buffer",
+    "Checker",
+    "Crashed",
     "DeferAfter",
     "Die",
     "Drop",
+    "Expired",
+    "Failed",
     "Fault",
     "Finding",
     "Hold",
@@ -42,7 +49,6 @@ __all__ = [
     "NotifyOp",
     "Operation",
     "Outcome",
-    "OwnChecker",
     "PeerLost",
     "Plan",
     "Preempt",
@@ -51,16 +57,21 @@ __all__ = [
     "RankClock",
     "RankWorkers",
     "RankfaultError",
+    "Reply",
     "Run",
     "Scenario",
     "SimulatedDisk",
+    "Site",
+    "Subject",
     "Twice",
+    "UsageError",
     "Verdict",
     "Visibility",
     "WaitCmp",
     "Window",
     "World",
     "is_window_or_tensor",
+    "likely",
     "lowering",
     "mutant",
     "plans",
@@ -73,20 +84,22 @@ __all__ = [
 ]
 
 _PARTS = {
-    "errors": ("PeerLost", "RankfaultError"),
+    "diagnosis.table": ("likely",),
+    "errors": ("PeerLost", "RankfaultError", "UsageError"),
     "fabric.memory": ("Buffer", "Window"),
     "fabric.rank_disk": ("rank_disk",),
     "fabric.rank_workers": ("RankClock", "RankWorkers", "rank_call"),
-    "finding": ("Finding", "Outcome", "OwnChecker", "Verdict"),
+    "finding": ("Checker", "Finding", "Outcome", "Verdict"),
     "host": ("World", "is_window_or_tensor"),
     "interpose": ("DeferAfter", "Die", "Drop", "Operation", "Raise", "Twice"),
     "plan": ("EVERY", "Fault", "Hold", "Plan", "Preempt", "Visibility"),
     "rank": ("AtomicType", "NotifyOp", "Rank", "WaitCmp"),
-    "record": ("Run",),
+    "record": ("Run", "Site"),
     "run": ("run",),
     "scenario": ("Mutant", "Scenario", "mutant", "scenario", "values"),
     "simulated_disk": ("SimulatedDisk",),
     "strategy": ("plans", "property"),
+    "subject": ("Answer", "Crashed", "Expired", "Failed", "Reply", "Subject"),
 }
 _HOME = {name: part for part, names in _PARTS.items() for name in names}
 

@@ -71,16 +71,6 @@ class Checker(Protocol):
         ...
 
 
-class OwnChecker(Checker, Protocol):
-    """A checker that a scenario brings along. property: what it holds the system to, in a line.
-
-    kinds: of the findings that it may give, the worst first.
-    """
-
-    property: str
-    kinds: tuple[str, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """One plan, executed and judged. notes: why a verdict is UNKNOWN."""

@@ -75,12 +75,23 @@ def scenarios() -> dict[str, Scenario]:
     """Every registered scenario by name, with its mutants."""
     found: dict[str, Scenario] = {}
     for module in modules():
-        for value in vars(module).values():
-            if isinstance(value, Scenario):
-                found[value.name] = dataclasses.replace(
-                    value, mutants={**value.mutants, **_mutants().get(value.name, {})}
-                )
+        for value in _held(module).values():
+            found[value.name] = dataclasses.replace(
+                value, mutants={**value.mutants, **_mutants().get(value.name, {})}
+            )
     return dict(sorted(found.items()))
+
+
+def _held(module: ModuleType) -> dict[str, Scenario]:
+    """The scenarios of a module: its attributes that are one, and the items of those that are a dict of
+    them (as `black_box(...)` makes)."""
+    found: dict[str, Scenario] = {}
+    for attribute, value in vars(module).items():
+        if isinstance(value, Scenario):
+            found[attribute] = value
+        elif isinstance(value, dict) and not attribute.startswith("__"):
+            found.update({key: one for key, one in value.items() if isinstance(one, Scenario)})
+    return found
 
 
 def find(name: str) -> Scenario:
@@ -172,6 +183,5 @@ def _import(path: str, file: Path, text: bytes, digest: str) -> dict[str, Scenar
         raise UserFileError(f"{path}{line}: {type(error).__name__}: {told}") from None
     return {
         attribute: dataclasses.replace(value, name=f"{path}::{attribute}", digest=digest)
-        for attribute, value in vars(module).items()
-        if isinstance(value, Scenario)
+        for attribute, value in _held(module).items()
     }

@@ -14,10 +14,12 @@ import msgspec
 
 from harness.errors import EngineError
 from harness.finding import Finding, Outcome
+from harness.plan import Plan
 from harness.run import run
 from harness.scenario import Scenario
 from harness.schedule import deviations_of
 
+RUNS = 6  # of a plan whose finding did not show again, to say how often it does
 MARK = "not repeatable: "
 OUTSIDE = (
     "the program draws on something outside the plan (state that outlives a run, os.urandom, an "
@@ -32,9 +34,13 @@ def repeatable(outcome: Outcome) -> bool:
 
 def checked(outcome: Outcome, finding: Finding, scenario: Scenario) -> Outcome:
     """`outcome`, with a note if its plan, run again, gives another run or not this finding."""
-    again = run(outcome.plan, scenario=scenario, races=finding.checker == "races")
+    again = _again(outcome.plan, finding, scenario)
     if again.finds(finding.identity) is None:
-        told = "the same plan, run again, does not show it"
+        shown = 1 + sum(
+            _again(outcome.plan, finding, scenario).finds(finding.identity) is not None
+            for _ in range(RUNS - 2)
+        )
+        told = f"the same plan, run again, does not show it ({shown} of {RUNS} runs did)"
     elif again.run.identity() != outcome.run.identity():
         told = "the same plan, run again, makes other events"
     elif again.run.value_identity() != outcome.run.value_identity():
@@ -42,6 +48,10 @@ def checked(outcome: Outcome, finding: Finding, scenario: Scenario) -> Outcome:
     else:
         return outcome
     return _noted(outcome, f"{told}: {OUTSIDE}")
+
+
+def _again(plan: Plan, finding: Finding, scenario: Scenario) -> Outcome:
+    return run(plan, scenario=scenario, races=finding.checker == "races")
 
 
 def settled(outcome: Outcome, finding: Finding, scenario: Scenario, *, explored: bool) -> Outcome:

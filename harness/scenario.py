@@ -35,7 +35,7 @@ from harness.plan import RANKS_MAX
 Observed = Mapping[str, Sequence[Any]]
 
 if TYPE_CHECKING:
-    from harness.finding import OwnChecker
+    from harness.finding import Checker
 
 
 class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,20 +102,20 @@ class Scenario:
     ranks: smallest and largest world. bug_faults: fault name -> the finding expected of it as
     `checker/kind`, or `equivalent: reason`. mutants: by name. device_ids: cards for a world size.
     tolerance: largest absolute difference from the reference that is right; 0 = bit-exact.
-    reference: None where there is nothing to compare results with. checkers: the scenario's own; each
-    reads what the host program returned as `run.observed`.
+    reference: None: results are not compared; `checkers`, the scenario's own, judge what host returned
+    (Run.observed), after the built-in ones.
     """
 
     name: str
-    host: Callable[[World, Any], Observed | None]
-    reference: Callable[[Any, int], Observed] | None
+    host: Callable[[World, Any], Any]
+    reference: Callable[[Any, int], Observed] | None = None
     params: type[msgspec.Struct] = NoParams
     ranks: tuple[int, int] = (1, 8)
     bug_faults: Mapping[str, str] = field(default_factory=dict)
     mutants: Mapping[str, Mutant] = field(default_factory=dict)
     device_ids: Callable[[int], Sequence[int]] | None = None
     tolerance: float = 0.0
-    checkers: tuple[OwnChecker, ...] = ()
+    checkers: tuple[Checker, ...] = ()
     doc: str = ""
     digest: str = ""  # of the user's file it came from
 

@@ -47,7 +47,9 @@ class SelfTest(msgspec.Struct, frozen=True):
 
 def selftest(scenarios: Iterable[Scenario]) -> SelfTest:
     """Run it; some seconds for the registered scenarios."""
-    only: dict[str, list[str]] = {checker.name: [] for checker in (*CHECKERS, RACES)}
+    scenarios = list(scenarios)
+    own = [checker for scenario in scenarios for checker in scenario.checkers if scenario.mutants]
+    only: dict[str, list[str]] = {checker.name: [] for checker in (*CHECKERS, RACES, *own)}
     also: dict[str, list[str]] = {name: [] for name in only}
     escaped: list[str] = []
     for scenario in scenarios:

@@ -80,12 +80,9 @@ def _faults() -> list[dict[str, Any]]:
 
 def _checkers() -> list[dict[str, Any]]:
     rows = []
-    for checker in (*CHECKERS, RACES):
+    own = {one.name: one for each in registry.scenarios().values() for one in each.checkers}
+    for checker in (*CHECKERS, RACES, *own.values()):
         kinds = [name.split("/")[1] for name in LIKELY if name.startswith(f"{checker.name}/")]
         text = f"{PROPERTIES.get(checker.name, '')}. Kinds: {', '.join(kinds)}."
         rows.append({"name": checker.name, "kinds": kinds, "text": text})
-    own = {one.name: one for s in registry.scenarios().values() for one in s.checkers}
-    for name, one in sorted(own.items()):
-        text = f"{one.property}. Kinds: {', '.join(one.kinds)}."
-        rows.append({"name": name, "kinds": list(one.kinds), "text": text})
     return rows

@@ -156,6 +156,56 @@ LIKELY: dict[str, tuple[str, str]] = {
     "exceptions/thread_started": (
         "the rank program starts a thread", "start none in simulation, or use another fabric"
     ),
+    "store/silent_corruption": (
+        "the store does not notice that a block's bytes are not those that were dumped",
+        "store length, id and checksum with each block, and verify them at every load",
+    ),
+    "store/lost_block": (
+        "the block is not found although its dump succeeded: an index in memory only, another key or "
+        "path, a rename that did not happen, an eviction",
+        "look for the block's file in the folder; make lookup and load follow from the files",
+    ),
+    "store/phantom_block": (
+        "a key stands for another block, or a lookup does not look at the whole id",
+        "compare the whole id, in the file too",
+    ),
+    "store/uncommitted_visible": (
+        "readers look at data that its writer has not released yet",
+        "write under a private name and rename at commit",
+    ),
+    "store/unexpected_error": (
+        "the store refuses what it should do", "see the error's text and the store's own log"
+    ),
+    "store/refused_call": (
+        "ids, tensor or shard of the call are not what the store allows", "see what is allowed"
+    ),
+    "store/collateral": (
+        "one block's failure ends the batch", "keep a status a block and go on with the others"
+    ),
+    "store/residue": (
+        "a temporary file is forgotten on one of the paths",
+        "remove it where its dump ends without a commit",
+    ),
+    "store/hang": (
+        "a call never ends: a lock, a worker that is gone, or I/O without an end",
+        "see the stacks; give every wait a deadline and every worker's failure to its waiters",
+    ),
+    "store/crash": (
+        "the process died in a call", "see signal or exit code, and what it printed"
+    ),
+    "store/unknown_connector": (
+        "the factory has no connector of that name", "compare with the names that are registered"
+    ),
+    "store/lookup_misses": (
+        "writer and readers do not look at the same blocks",
+        "compare path, ids and commits of the writer with those of the readers",
+    ),
+    "store/load_hangs": (
+        "nobody will ever finish the load", "see what the workers do; poll check with a deadline"
+    ),
+    "store/misuse": (
+        "the adapter's answer has a form that the protocol does not know", "see docs/adapters.md"
+    ),
     "exceptions/not_yet": ("the program uses a part that is not built", "leave it out"),
 }
 
@@ -226,6 +276,80 @@ BECAUSE: dict[str, tuple[str, str]] = {
     "never_written": (
         "nobody wrote there: the write is missing, is too short or went elsewhere",
         "compare offset, extent and peer of the read with the writes to that window",
+    ),
+    "misspelt": (
+        "the connector's name is misspelt", "use the name that the factory has registered"
+    ),
+    "never_registered": (
+        "the module that registers the connector was never imported",
+        "import it (or call register_connector) before create_connector, in this process",
+    ),
+    "path_absent": (
+        "the storage is not there for the reader: not mounted, or not in its container; the store made "
+        "an empty folder in its place",
+        "mount the storage where the readers run, and check it before the store is opened",
+    ),
+    "other_path": (
+        "writer and reader are configured with different paths",
+        "give both the same storage_path on the same storage",
+    ),
+    "ids_differ": (
+        "the ids of the same tokens differ between processes: a hash that every process seeds for itself "
+        "(PYTHONHASHSEED), or something else in it that is not the same for both",
+        "make ids with hashlib from the tokens and the id before, or set the same PYTHONHASHSEED for all",
+    ),
+    "never_committed": (
+        "the blocks were dumped and never committed, so that no other process sees them",
+        "commit(ids, [True, …]) when wait has said 0",
+    ),
+    "committed_false": (
+        "the blocks were committed as failed, which drops them",
+        "pass what wait said of each block: True where its dump succeeded",
+    ),
+    "worker_died": (
+        "the worker that took the load is gone and nobody else knows of it",
+        "find out how it ended (its log, its exit code); let a worker's end fail its tasks",
+    ),
+    "lost_task": (
+        "the load is in no queue and with no worker: it was lost between submit and worker",
+        "look at the queue's limit and at errors of submit that were swallowed; count both ends",
+    ),
+    "endless_io": (
+        "a disk operation does not return: a mount whose server is gone, a device in trouble",
+        "look at the mount and the device; give I/O a deadline of its own and fail the task after it",
+    ),
+    "partly_written": (
+        "only a part of the block was written or read: a short read or write taken for a whole one, or a "
+        "file that was read (or a process that was killed) in the middle of a write",
+        "repeat short reads and writes until all is there, write under a private name and rename, and "
+        "verify the length",
+    ),
+    "not_filled": (
+        "nothing was read into the destination: the load said success before, or without, its data",
+        "let a load succeed only when the last byte is there; wait before the destination is read",
+    ),
+    "misaligned": (
+        "the bytes are off by less than a sector: a pointer or a length was rounded to the alignment "
+        "of direct I/O, or a header's length was counted wrongly",
+        "copy what is not aligned through an aligned bounce buffer, and compare both pointers % 512",
+    ),
+    "wrong_offset": (
+        "the bytes come from another place of the file: an offset is computed from the wrong index, "
+        "size or shard",
+        "compare offset and size at dump and at load; store the block's length with it",
+    ),
+    "other_block": (
+        "the bytes are another block's: one key or one buffer stands for two blocks, or files were "
+        "exchanged",
+        "store the id in the file and compare it at load; use no buffer again before its read is over",
+    ),
+    "bit_flipped": (
+        "the medium or the memory changed a bit and nothing noticed",
+        "store a checksum with each block and verify it at every load",
+    ),
+    "source_reused": (
+        "the source buffer was written again before the dump had read it",
+        "leave the source alone until wait (or check) says that the dump is done, or dump a copy",
     ),
     "result_unwritten": (
         "no store reached the place of the result: it is missing, is too short or went elsewhere",

@@ -26,16 +26,11 @@ PROPERTIES = {
     "matching": "all ranks make the same collective calls in the same order",
     "progress": "every run comes to an end by itself",
     "races": "whatever order the operations allow, accesses to the same bytes are ordered",
+    "store": "a hit holds the bytes that were dumped, and what was stored is found again",
     "exceptions": "no rank program raises, and neither does the host program",
 }
 WIDTH = 80
 WIDTH_MIN = 40
-
-
-def property_of(checker: str, scenario: Scenario) -> str:
-    """What a checker holds every program to, or its scenario's system."""
-    own = {one.name: one.property for one in scenario.checkers}
-    return own.get(checker) or PROPERTIES.get(checker, checker)
 
 
 def report(
@@ -58,7 +53,7 @@ def report(
     plan = outcome.plan
     who = scenario.name if plan.bug is None else f"{scenario.name} with mutant {plan.bug}"
     page.line(f"FAIL {finding.name} in {who}")
-    page.section("Property", property_of(finding.checker, scenario))
+    page.section("Property", PROPERTIES.get(finding.checker, finding.checker))
     page.section("Finding", finding.message)
     page.section("Evidence", *finding.evidence)
     rank = f"rank {finding.rank} of {plan.ranks}" if finding.rank >= 0 else "the host program"

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from harness import Rank, RankClock, RankWorkers, SimulatedDisk, Window, World, rank_call, rank_disk
-from scenarios.store.history import ELEMENT, POISON, Call, History, content
+from scenarios.store.history import ELEMENT, FILLED, POISON, REUSED, SPOILED, Call, History, content
 from scenarios.store.patterns import pattern
 from systems.store import UcmConnectorFactory
 from systems.store.errors import FAILED, OK, TIMEOUT, StoreError
@@ -128,7 +128,7 @@ class Client:
         ) -> Task:
             task = self._store.dump(block_ids, offset, tensor)
             if spoil:
-                tensor.fill_(POISON)
+                tensor.fill_(SPOILED)
             return task
 
         return list(self._transfer("dump", blocks, shard, source, submit, poll=poll).codes)
@@ -163,14 +163,18 @@ class Client:
             got = tensor[index * self.elements : (index + 1) * self.elements]
             due = content(block, call.shard, self.elements)
             if call.codes[index] == OK and _bytes(got) != _bytes(due):
-                known = {"the destination's poison": _bytes(torch.full_like(due, POISON))}
+                known = {
+                    FILLED: _bytes(torch.full_like(due, POISON)),
+                    REUSED: _bytes(torch.full_like(due, SPOILED)),
+                }
                 known |= {
                     f"block {other}": _bytes(content(other, call.shard, self.elements))
                     for other in sorted({one for call in self.history.calls for one in call.blocks})
                     if other != block
                 }
                 found = pattern(_bytes(due), _bytes(got), known)
-                call.wrong[block] = "" if found is None else found.text
+                if found is not None:
+                    call.wrong[block] = found
 
     def _transfer(
         self, kind: str, blocks: Sequence[int], shard: int, tensor: torch.Tensor,

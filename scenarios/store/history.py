@@ -13,8 +13,13 @@ from typing import Any
 
 import torch
 
+from scenarios.store.patterns import Pattern
+
 ELEMENT = torch.int32
 POISON = -1  # what a load's tensor holds before
+SPOILED = -2  # what a client that does not wait writes into the tensor of its dump
+FILLED = "the poison of the destination"
+REUSED = "what the source held after the dump was asked for"
 
 
 def content(block: int, shard: int, elements: int) -> torch.Tensor:
@@ -39,7 +44,7 @@ class Call:
     codes: tuple[int, ...] = ()
     error: str = ""
     text: str = ""
-    wrong: dict[int, str] = field(default_factory=dict)
+    wrong: dict[int, Pattern] = field(default_factory=dict)
     opened: int = 0  # which store object of the rank
     began: int = 0
     ended: int = -1

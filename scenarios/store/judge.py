@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from faults import environment, storage
-from harness import Fault, Finding, Run
-from scenarios.store.history import Call, History
+from harness import Fault, Finding, Run, likely
+from scenarios.store.history import FILLED, REUSED, Call, History
+from scenarios.store.patterns import cause_of
 from systems.store.errors import BAD_PARAMETER, NOT_FOUND, OK, TIMEOUT
 
 SILENT = (
@@ -26,45 +27,12 @@ SILENT = (
     storage.SwappedFiles, storage.Evicted, storage.FolderGone,
 )
 REMOVING = (storage.Evicted, storage.FolderGone)
-REMEDIES = {
-    "silent_corruption": (
-        "data changed on its way, or was read from another place, and nothing noticed",
-        "verify length, id and checksum of every block that is read before it is told good",
-    ),
-    "uncommitted_visible": (
-        "a name that readers look at exists before the commit",
-        "write under a private name and rename at commit, never before the data is complete",
-    ),
-    "lost_block": (
-        "the commit was acknowledged although a step before it had failed, or was left out",
-        "acknowledge only after every write, fsync and rename has succeeded",
-    ),
-    "hang": (
-        "a worker ended, or a task was lost, without telling who waits",
-        "set the task's status on every path, also where the work raises",
-    ),
-    "refused_call": (
-        "ids, tensor or shard of this call are not what the store allows", "see what is allowed"
-    ),
-    "unexpected_error": (
-        "nothing in the world failed: the store itself is wrong", "see the error's text"
-    ),
-    "collateral": (
-        "one block's failure ends the batch", "keep a status a block and go on with the others"
-    ),
-    "residue": (
-        "a temporary file is forgotten on one of the paths",
-        "remove it where its dump ends without commit",
-    ),
-}
 
 
 class StoreChecker:
     """Reads the History that the host program returned as `history`."""
 
     name = "store"
-    kinds = tuple(REMEDIES)
-    property = "what the store acknowledged is there, whole and right, and nothing else is"
 
     def check(self, run: Run) -> Iterable[Finding]:
         """At most one finding of each kind, the worst first."""
@@ -98,14 +66,13 @@ class _Judge:
         for rule in rules:
             yield from list(rule())[:1]
 
-    def _finding(self, kind: str, call: Call, message: str, *evidence: str) -> Finding:
-        cause, remedy = REMEDIES[kind]
+    def _finding(self, kind: str, call: Call, message: str, *, because: str = "") -> Finding:
+        cause, remedy = likely(f"store/{kind}", because)
         marks = self._marks(call)
         sites = [self.run.site(self.run.events[at]) for at in marks[:1]]
         return Finding(
             checker="store", kind=kind, rank=call.rank, message=message, sites=tuple(sites),
-            evidence=tuple(line for line in (*evidence, *self._told_faults()) if line), cause=cause,
-            remedy=remedy, events=tuple(marks),
+            evidence=tuple(self._told_faults()), cause=cause, remedy=remedy, events=tuple(marks),
         )
 
     def _marks(self, call: Call) -> list[int]:
@@ -190,9 +157,11 @@ class _Judge:
 
     def _corrupted(self) -> Iterator[Finding]:
         for call in self.calls:
-            for block, text in call.wrong.items():
+            for block, found in call.wrong.items():
                 yield self._finding(
-                    "silent_corruption", call, f"{call}: block {block} is told good and wrong: {text}",
+                    "silent_corruption", call,
+                    f"{call}: block {block} is told good and wrong: {found.text}",
+                    because=cause_of(found, poison=FILLED, reused=REUSED),
                 )
 
     def _visible(self) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ Kind = Literal[
 SECTOR = 512
 PROBE = 16  # bytes that are looked for elsewhere
 PROBES = 8  # places that they are taken from
-EXPLAINED = 0.75  # share of the wrong bytes that a shift must account for
+EXPLAINED = 0.25  # share of the wrong bytes that a shift must account for
 _Array = numpy.ndarray[Any, Any]
 
 
@@ -66,6 +66,22 @@ def pattern(expected: bytes, got: bytes, known: Mapping[str, bytes] | None = Non
         if wrong[-1] < len(other) and bool((held[wrong] == other[wrong]).all()):
             return _covered(name, wanted, held, other, wrong)
     return _moved(expected, got, known or {}, wrong) or _unknown(wanted, held, wrong)
+
+
+def cause_of(found: Pattern, *, poison: str = "", reused: str = "") -> str:
+    """The row of the table of causes (harness/diagnosis/table.py) that a pattern speaks for; "": none.
+
+    poison, reused: the names in `known` of what the destination held before the load, and of what the
+    source held after the dump was asked for.
+    """
+    if found.source and found.source == reused:
+        return "source_reused"
+    if found.kind == "whole":
+        return {"zeros": "partly_written", poison: "not_filled"}.get(found.source, "other_block")
+    if found.kind == "shifted" and abs(found.offset) < SECTOR:
+        return "misaligned"
+    rows = {"bit_flip": "bit_flipped", "shifted": "wrong_offset", "elsewhere": "wrong_offset"}
+    return rows.get(found.kind, "" if found.kind == "unknown" else "partly_written")
 
 
 def swapped(expected: Sequence[bytes], got: Sequence[bytes]) -> list[tuple[int, int]]:
@@ -131,21 +147,23 @@ def _unit(at: int) -> str:
 
 
 def _moved(expected: bytes, got: bytes, known: Mapping[str, bytes], wrong: _Array) -> Pattern | None:
-    """The wrong bytes are the block's own, or known ones, from another place."""
+    """The wrong bytes are the block's own, or known ones, from another place: the best explanation."""
     first, end = int(wrong[0]), int(wrong[-1]) + 1
-    for name, data in {"its own": expected, **known}.items():
-        for offset in _offsets(got, data, first, end):
-            explained = _explained(got, data, wrong, offset)
-            if explained < EXPLAINED:
-                continue
-            way = f"{abs(offset)} bytes too {'late' if offset > 0 else 'early'}"
-            from_byte = "" if first == 0 else f" from byte {first}"
-            if name == "its own":
-                told = f"shifted: its own bytes come {way}{from_byte}"
-                return Pattern("shifted", first, end, len(wrong), name, offset, told)
-            told = f"the bytes of {name}, {way}{from_byte}"
-            return Pattern("elsewhere", first, end, len(wrong), name, offset, told)
-    return None
+    share, name, offset = 0.0, "", 0
+    for one, data in {"its own": expected, **known}.items():
+        for by in _offsets(got, data, first, end):
+            explained = _explained(got, data, wrong, by)
+            if explained > share:
+                share, name, offset = explained, one, by
+    if share < EXPLAINED:
+        return None
+    way = f"{abs(offset)} bytes too {'late' if offset > 0 else 'early'}"
+    way += "" if first == 0 else f" from byte {first}"
+    way += "" if share > 0.9 else f" ({share:.0%} of the wrong bytes)"
+    if name == "its own":
+        told = f"shifted: its own bytes come {way}"
+        return Pattern("shifted", first, end, len(wrong), name, offset, told)
+    return Pattern("elsewhere", first, end, len(wrong), name, offset, f"the bytes of {name}, {way}")
 
 
 def _offsets(got: bytes, data: bytes, first: int, end: int) -> Iterator[int]:

@@ -386,3 +386,35 @@ def test_a_narrow_terminal_gets_narrow_lines(cli, monkeypatch):
     _, out, _ = cli(*MUTANT)
     body = out.split("Property")[1].split("rankfault replay")[0]
     assert max(map(len, body.splitlines())) <= 50
+
+
+ODD = """\
+import itertools
+from harness import Finding, Scenario
+
+class Odd:
+    name = "odd"
+    count = itertools.count()
+
+    def check(self, run):
+        if next(self.count) % 3 == 0:
+            yield Finding(checker="odd", kind="odd", rank=0, message="odd")
+
+def host(world, params):
+    world.dispatch(lambda rank: 0, device=0)
+
+odd = Scenario(name="odd", host=host, ranks=(1, 1), checkers=(Odd(),))
+"""
+
+
+def test_a_replay_says_in_how_many_runs_a_finding_shows(cli):
+    Path("odd.py").write_text(ODD)
+    code, said, _ = cli("hunt", "odd.py", "--plans", "1")
+    assert code == 1
+    assert "(2 of 6 runs did)" in said
+    replay = said.strip().splitlines()[-1].removeprefix("next: rankfault ").split()
+    Path("odd.py").write_text(ODD + "\n# as it was\n")  # counts from 0 again
+    code, said, _ = cli(*replay, "--times", "7")
+    assert code == 1
+    assert said.startswith("reproduced 3 of 7 times: odd/odd")
+    assert "may behave differently from run to run" in said

@@ -175,3 +175,8 @@ def test_a_mutant_is_planted_into_its_own_version_of_the_file(folder):
     assert [f.name for f in run(plan, scenario=first).findings] == ["integrity/wrong_value"]
     again = load(folder, PLANTED)
     assert [f.name for f in run(plan, scenario=again).findings] == ["integrity/wrong_value"]
+
+
+def test_a_dict_of_scenarios_counts_as_its_items(folder):
+    load(folder, GOOD + "\nsome = {'first': alone, 'n': 3}\ndel alone\n", "mine.py::first")
+    assert [one.name for one in registry.find_all("mine.py")] == ["mine.py::first"]

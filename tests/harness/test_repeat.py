@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from harness import scenario, values
+from harness import Finding, Scenario, scenario, values
 from harness.finding import Verdict
 from harness.hunt import Order, hunt
 from harness.repeat import checked, repeatable, settled
@@ -92,3 +92,28 @@ def test_an_explored_run_that_cannot_be_repeated_is_kept():
     assert not repeatable(again)
     assert "differs at event" in again.notes[-1]
     assert not repeatable(checked(first.outcome, first.finding, other))
+
+
+class EveryOther:
+    """Finds something in every other run."""
+
+    name = "odd"
+
+    def __init__(self):
+        self.count = itertools.count()
+
+    def check(self, run):
+        if next(self.count) % 2 == 0:
+            yield Finding(checker="odd", kind="odd", rank=0, message=f"{run.observed} is odd")
+
+
+def test_how_often_a_finding_of_a_real_program_shows_is_said():
+    def host(world, params):
+        world.dispatch(lambda rank: 0, device=0)
+        return 3
+
+    real = Scenario(name="real", host=host, ranks=(1, 1), checkers=(EveryOther(),))
+    found = hunt(Order(real, 1, plans_max=3))
+    assert found.finding.message == "3 is odd"
+    assert "does not show it (3 of 6 runs did)" in found.outcome.notes[-1]
+    assert not repeatable(found.outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from types import ModuleType
 from typing import Annotated
@@ -11,7 +12,7 @@ import pytest
 import torch
 from msgspec import Meta
 
-from harness import Plan, run
+from harness import Finding, Plan, run
 from harness.errors import UsageError
 from harness.host import World
 from harness.scenario import Mutant, NoParams, Scenario, mutant, scenario, values
@@ -162,3 +163,23 @@ def test_a_reference_that_fails_is_named_with_its_world(reference):
 
     with pytest.raises(UsageError, match=r"its reference failed( at .*)? for 2 ranks"):
         run(Plan(scenario="program", params=program.params(), ranks=2), scenario=program)
+
+
+class Sees:
+    name = "sees"
+
+    def check(self, run):
+        yield Finding(checker="sees", kind="seen", rank=0, message=str(run.observed))
+
+
+def test_a_scenarios_own_checker_judges_what_the_host_returned_and_nothing_else_does():
+    def host(world, params):
+        world.dispatch(lambda rank: 1, device=0)
+        return {"result": "anything"}
+
+    plain = Scenario(name="plain", host=host, ranks=(1, 1))
+    plan = Plan(scenario="plain", params=plain.params(), ranks=1)
+    assert run(plan, scenario=plain).findings == ()
+    watched = dataclasses.replace(plain, checkers=(Sees(),))
+    (finding,) = run(plan, scenario=watched, races=True).findings
+    assert (finding.name, finding.message) == ("sees/seen", "{'result': 'anything'}")

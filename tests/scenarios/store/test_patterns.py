@@ -4,7 +4,8 @@ import hashlib
 
 import pytest
 
-from scenarios.store.patterns import pattern, swapped
+from harness import likely
+from scenarios.store.patterns import cause_of, pattern, swapped
 
 
 def block(name, size=8192):
@@ -51,6 +52,14 @@ CASES = {
     ),
     "elsewhere": (
         B[512:] + A[:512], "elsewhere", "block 1", -512, "the bytes of block 1, 512 bytes too early",
+    ),
+    "half": (
+        A[4096:] + bytes(4096), "shifted", "its own", -4096,
+        "its own bytes come 4096 bytes too early (50% of the wrong bytes)",
+    ),
+    "best": (
+        A[512:2560] + B[:6144], "elsewhere", "block 1", 2048,
+        "the bytes of block 1, 2048 bytes too late (75% of the wrong bytes)",
     ),
     "two bits": (flipped(A, 100, 9), "unknown", "", 0, "1 of 8192 bytes differ, within 100..101"),
     "unknown": (block("x"), "unknown", "", 0, "bytes differ, within 0..8192"),
@@ -99,3 +108,19 @@ def test_blocks_that_hold_each_others_data():
     assert swapped([a, b, c], [b, b, c]) == []
     assert swapped([a, b, c], [a, b, c]) == []
     assert swapped([a, a, b], [a, a, b]) == []
+
+
+CAUSES = {
+    "bit": "bit_flipped", "zeros": "partly_written", "another": "other_block", "torn": "partly_written",
+    "short": "partly_written", "head": "source_reused", "pieces": "source_reused", "late": "misaligned",
+    "early": "wrong_offset", "late from the middle": "misaligned", "elsewhere": "wrong_offset",
+    "cut": "partly_written", "unknown": "", "poison": "not_filled",
+}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_what_a_pattern_speaks_for_is_in_the_table(name):
+    got = POISON if name == "poison" else CASES[name][0]
+    row = cause_of(pattern(A, got, KNOWN), poison="the poison", reused="the next use")
+    assert row == CAUSES[name]
+    assert all(likely("store/silent_corruption", row))

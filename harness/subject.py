@@ -1,0 +1,344 @@
+"""Third-party code in a process of its own: called with a deadline, and whatever it does is an answer.
+
+    with Subject("my_store.py::MyStore") as subject:
+        subject.call("open", folder, within=5.0)      # Answer, Failed, Expired or Crashed
+
+The object is made in the child by calling what the name means. The parent holds the deadline; at its
+expiry the child's Python stacks are taken and the child is killed with all that it started. After
+Expired or Crashed every further call gives the same again. Tensors that `tensor` made are the child's
+memory as well; others are copied in, and what is answered is copied out. One call at a time for each
+subject; several subjects may be at work at once (`begin`, `finish`).
+
+The child dies with the harness, also when that is killed, and its folder and memory with it
+(subject_child.py). Linux only. Not modelled: callbacks into the harness, tensors on devices.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+import torch
+
+from harness.ambient import nap, now
+from harness.errors import EngineError, UsageError
+from harness.subject_wire import Memory, receive, send
+
+MEMORY = 1 << 30  # address space; only what is touched costs memory
+START_SECONDS = 60.0
+LOG_BYTES = 8192
+STACK_SECONDS = 0.5
+_BEGIN = "import sys; sys.path[:] = {path!r}; from harness.subject_child import main; main({fd})"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The call returned `value`."""
+
+    value: Any = None
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """The call raised. kinds: the names of the exception's class and its bases. text: one line."""
+
+    kinds: tuple[str, ...]
+    text: str
+    traceback: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kinds[0]}: {self.text}" if self.text else self.kinds[0]
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """No answer within so many seconds; the child was killed. stacks: of its threads at the expiry."""
+
+    seconds: float
+    stacks: str = ""
+
+    def __str__(self) -> str:
+        return f"no answer within {self.seconds:g} s"
+
+
+class Crashed(msgspec.Struct, frozen=True):
+    """The child ended. code: its exit code, or minus the signal. log: the end of what it printed."""
+
+    code: int
+    log: str = ""
+
+    def __str__(self) -> str:
+        if self.code >= 0:
+            return f"the process ended with exit code {self.code}"
+        try:
+            return f"the process was killed by {signal.Signals(-self.code).name}"
+        except ValueError:
+            return f"the process was killed by signal {-self.code}"
+
+
+Reply = Answer | Failed | Expired | Crashed
+
+
+class _Source:
+    """The process that forks this harness's subjects."""
+
+    def __init__(self) -> None:
+        if not sys.platform.startswith("linux"):
+            raise UsageError(f"subject processes need Linux; this is {sys.platform}")
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            begin = _BEGIN.format(path=sys.path, fd=theirs.fileno())
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", begin], pass_fds=[theirs.fileno()], start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            )
+        self.owner = os.getpid()
+        self._control = ours
+        ours.settimeout(START_SECONDS)
+        self.folder = self._received().decode()
+        self._folders = 0
+        self._preloaded: set[str] = set()
+
+    def _received(self) -> bytes:
+        try:
+            data = self._control.recv(1 << 16)
+        except OSError:
+            data = b""
+        if not data:
+            raise EngineError("the process that starts subject processes is gone")
+        return data
+
+    def ask(self, what: Literal["start", "reap"], value: int, fds: Sequence[int] = ()) -> int:
+        """start: the process id of a new subject, with `value` bytes of memory and these descriptors.
+        reap: how the subject with that id ended, as subprocess.Popen.returncode says it."""
+        with contextlib.suppress(OSError):
+            socket.send_fds(self._control, [msgspec.msgpack.encode([what, value])], fds)
+        told: int = msgspec.msgpack.decode(self._received())
+        return told
+
+    def preload(self, modules: Sequence[str]) -> None:
+        """Import modules where subjects are forked."""
+        for name in modules:
+            if name not in self._preloaded:
+                self._preloaded.add(name)
+                with contextlib.suppress(OSError):
+                    self._control.send(msgspec.msgpack.encode(["import", name]))
+                self._received()
+
+    def new_folder(self) -> str:
+        """A fresh empty folder."""
+        self._folders += 1
+        path = os.path.join(self.folder, f"folder-{self._folders}")
+        os.mkdir(path)
+        return path
+
+    def ended(self) -> bool:
+        """Whether it is gone, against its habit."""
+        return self.owner == os.getpid() and self._process.poll() is not None
+
+    def close(self) -> None:
+        """Let it kill its subjects, tidy up and end."""
+        global _source
+        self._control.close()
+        if self.owner == os.getpid():
+            self._process.wait()
+            shutil.rmtree(self.folder, ignore_errors=True)  # where it was killed itself
+        _source = None
+
+
+_source: _Source | None = None
+
+
+def _started() -> _Source:
+    global _source
+    if _source is not None and _source.ended():
+        _source.close()
+    if _source is None or _source.owner != os.getpid():
+        _source = _Source()
+        atexit.register(_source.close)
+    return _source
+
+
+class Subject:
+    """One object in one process. name: `module:attribute` or `path/file.py::attribute`.
+
+    memory: bytes at most for tensors. preload: modules that are imported once for all later subjects;
+    they must not start threads. Raises UsageError when the object cannot be made.
+    """
+
+    def __init__(
+        self, name: str, *args: Any, memory: int = MEMORY, within: float = START_SECONDS,
+        preload: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        self._source = _started()
+        self._source.preload(preload)
+        self._ended: Expired | Crashed | None = None
+        fd = os.memfd_create("rankfault-subject")
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the subject
+        self._link, theirs = socket.socketpair()
+        try:
+            os.ftruncate(fd, memory)
+            self.memory = Memory(fd, memory)
+            with theirs:
+                self.pid = self._source.ask("start", memory, [theirs.fileno(), fd, self._log.fileno()])
+        finally:
+            os.close(fd)
+        self._deadline = now()
+        self._within = within
+        self._mark = 0
+        self._asked = False
+        path, separator, attribute = name.partition("::")
+        known = f"{os.path.abspath(path)}::{attribute}" if separator else name
+        try:
+            self._ask(["new", known, list(args), sys.path, os.getcwd()], within)
+            made = self.finish()
+        except UsageError:
+            self.close()
+            raise
+        if not isinstance(made, Answer):
+            self.close()
+            raise UsageError(f"{name} cannot be made: {made}")
+
+    @staticmethod
+    def new_folder() -> str:
+        """A fresh empty folder on the real disk (below TMPDIR), gone when the harness is."""
+        return _started().new_folder()
+
+    def tensor(
+        self, shape: Sequence[int], dtype: torch.dtype = torch.uint8, *, shift: int = 0
+    ) -> torch.Tensor:
+        """A tensor in memory shared with the child, `shift` bytes behind the beginning of a page."""
+        return self.memory.tensor(shape, dtype, shift=shift)
+
+    def clear(self) -> None:
+        """Give all tensors of `tensor` back; neither side may use one of them any more."""
+        self.memory.free = 0
+
+    def call(self, method: str, *args: Any, within: float, **named: Any) -> Reply:
+        """Call a method; the reply comes after `within` seconds at most (and what a kill takes)."""
+        self.begin(method, *args, within=within, **named)
+        return self.finish()
+
+    def begin(self, method: str, *args: Any, within: float, **named: Any) -> None:
+        """Begin a call whose reply `finish` gives. Raises UsageError for what cannot be sent."""
+        if not 0 < within < float("inf"):
+            raise UsageError(f"within: given {within!r}; allowed a number of seconds above 0")
+        self._ask(["call", method, list(args), named], within)
+
+    def _ask(self, request: list[Any], within: float) -> None:
+        if self._asked:
+            raise UsageError(f"{self.name}: a call is at work; finish it before the next one")
+        self._mark = self.memory.free
+        self._within, self._deadline = within, now() + within
+        if self._ended is not None:
+            return
+        try:
+            # The child's own tensors begin behind the copies that packing makes: so it packs twice.
+            self.memory.pack(request)
+            free = self.memory.free
+            self.memory.free = self._mark
+            data = self.memory.pack([*request, free])
+        except (TypeError, OverflowError, ValueError, RecursionError) as error:
+            self.memory.free = self._mark
+            raise UsageError(f"{self.name}: {request[1]}: {error}") from None
+        self._asked = True
+        self._link.settimeout(within)
+        try:
+            send(self._link, data)
+        except TimeoutError:
+            self._ended = self._expire()
+        except (BrokenPipeError, ConnectionResetError):
+            self._ended = self._crash()
+
+    def finish(self) -> Reply:
+        """The reply to the call that was begun."""
+        self._asked = False
+        if self._ended is None:
+            self._link.settimeout(max(self._deadline - now(), 0.001))
+            try:
+                data = receive(self._link)
+            except TimeoutError:
+                self._ended = self._expire()
+            else:
+                if data is not None:
+                    return self._reply(data)
+                self._ended = self._crash()
+        return self._ended
+
+    def _reply(self, data: bytes) -> Reply:
+        self.memory.free = self._mark
+        what, *rest = self.memory.unpack(data)
+        if what == "answer":
+            return Answer(_copied(rest[0]))
+        kinds, text, where = rest
+        if what == "usage":
+            raise UsageError(f"{self.name}: {text}")
+        return Failed(tuple(kinds), text, where)
+
+    def _expire(self) -> Expired:
+        before = os.fstat(self._log.fileno()).st_size
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGUSR1)
+        until = now() + STACK_SECONDS
+        while now() < until and os.fstat(self._log.fileno()).st_size == before:
+            nap(0.01)
+        nap(0.02)
+        stacks = self._printed(before)
+        self._kill()
+        return Expired(self._within, stacks)
+
+    def _crash(self) -> Crashed:
+        code = self._source.ask("reap", self.pid)
+        self.pid = 0
+        return Crashed(code, self._printed())
+
+    def _printed(self, since: int = 0) -> str:
+        size = os.fstat(self._log.fileno()).st_size
+        at = max(since, size - LOG_BYTES)
+        return os.pread(self._log.fileno(), LOG_BYTES, at).decode(errors="replace").strip()
+
+    def _kill(self) -> None:
+        if self.pid:
+            for kill in (os.killpg, os.kill):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    kill(self.pid, signal.SIGKILL)
+            self._source.ask("reap", self.pid)
+            self.pid = 0
+
+    def kill(self) -> None:
+        """SIGKILL, now; what a power cut of the process alone would leave, is left."""
+        if self._ended is None:
+            self._kill()
+            self._ended = Crashed(-signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the process, if it still runs. Twice is fine."""
+        self._kill()
+        self._link.close()
+        self._log.close()
+        self._ended = self._ended or Crashed(0)
+
+    def __enter__(self) -> Subject:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _copied(value: Any) -> Any:
+    """`value` with its tensors copied out of the shared memory."""
+    if isinstance(value, torch.Tensor):
+        return value.clone()
+    if isinstance(value, list):
+        return [_copied(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _copied(one) for key, one in value.items()}
+    return value
