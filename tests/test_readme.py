@@ -44,8 +44,17 @@ def test_the_program_is_under_20_lines():
     assert len(blocks("python")[0].splitlines()) < 20
 
 
+def test_the_store_s_commands_do_what_they_say(here):
+    lines = [line.partition("#")[0].strip() for line in blocks("sh")[3].splitlines()]
+    codes = [
+        rankfault(here, f"{line} {limit} --ranks 1").returncode
+        for line, limit in zip(lines, ("--plans 60", "--minutes 5", "--plans 60"), strict=True)
+    ]
+    assert codes == [0, 0, 1]
+
+
 def test_program_command_finding_and_replay(here):
-    (first, hunt, replay) = blocks("sh")
+    (first, hunt, replay, _) = blocks("sh")
     assert "venv" in first
     found = rankfault(here, hunt)
     assert found.returncode == 1
