@@ -172,15 +172,16 @@ def _transfers(*, full: bool) -> list[dict[str, Any]]:
     for pipeline in ("Posix", "Cache|Posix"):
         for direct, durability in ((False, "none"), (False, "flush"), (True, "none")):
             with tempfile.TemporaryDirectory(prefix="rankfault-bench-") as folder:
-                bench = Bench(
-                    folder, source, target, store_pipeline=pipeline, io_direct=direct, durability=durability
-                )
+                mode = {"store_pipeline": pipeline, "io_direct": direct, "durability": durability}
+                bench = Bench(folder, source, target, **mode)
                 turns = [bench.turn() for _ in range(15 if full else 5)]
             name = f"{pipeline}, {'direct' if direct else 'buffered'}, {durability}"
             against_read = 0.9 if direct else 0.65
             for what, peer, goal in (
-                ("dump", "bare dump", 0.8), ("load", "bare load", 0.8), ("load", "plain read", against_read)
-            ):  # fmt: skip
+                ("dump", "bare dump", 0.8),
+                ("load", "bare load", 0.8),
+                ("load", "plain read", against_read),
+            ):
                 ratio = _ratio(turns, peer, what)
                 found.append(
                     figure(f"{name}: {what} vs {peer}", ratio, "ratio", f">= {goal}", ratio >= goal)
@@ -200,7 +201,8 @@ def _lookups(*, full: bool) -> list[dict[str, Any]]:
         turns = []
         for _ in range(60 if full else 20):
             assert all(store.lookup(IDS))
-            turns.append((seconds(lambda: list(map(os.stat, paths))), seconds(partial(store.lookup, IDS))))
+            bare_seconds = seconds(lambda: list(map(os.stat, paths)))
+            turns.append((bare_seconds, seconds(partial(store.lookup, IDS))))
     ratio = round(median(mine / bare for bare, mine in turns), 2)
     mean = round(1000 * sum(mine for _, mine in turns) / len(turns), 2)
     return [

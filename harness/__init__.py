@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness import lowering
-    from harness.errors import PeerLost, RankfaultError
+    from harness.checkup import Bench, Check, Doctor
+    from harness.errors import PeerLost, RankfaultError, UsageError
     from harness.fabric.memory import Buffer, Window
     from harness.fabric.rank_disk import rank_disk
     from harness.fabric.rank_workers import RankClock, RankWorkers, rank_call
@@ -31,10 +32,13 @@ if TYPE_CHECKING:
 __all__ = [
     "EVERY",
     "AtomicType",
+    "Bench",
     "Buffer",
+    "Check",
     "Checker",
     "DeferAfter",
     "Die",
+    "Doctor",
     "Drop",
     "Fault",
     "Finding",
@@ -55,6 +59,7 @@ __all__ = [
     "Scenario",
     "SimulatedDisk",
     "Twice",
+    "UsageError",
     "Verdict",
     "Visibility",
     "WaitCmp",
@@ -73,7 +78,8 @@ __all__ = [
 ]
 
 _PARTS = {
-    "errors": ("PeerLost", "RankfaultError"),
+    "checkup": ("Bench", "Check", "Doctor"),
+    "errors": ("PeerLost", "RankfaultError", "UsageError"),
     "fabric.memory": ("Buffer", "Window"),
     "fabric.rank_disk": ("rank_disk",),
     "fabric.rank_workers": ("RankClock", "RankWorkers", "rank_call"),
