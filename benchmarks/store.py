@@ -211,6 +211,39 @@ def _lookups(*, full: bool) -> list[dict[str, Any]]:
     ]
 
 
+def _peak() -> int:
+    """The most memory that this process had since `_forget_peak`, in bytes."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("no VmHWM")
+
+
+def _forget_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def _memory() -> list[dict[str, Any]]:
+    """What loading 64 MiB through a pool of 8 MiB adds to the memory of this process."""
+    target = page_aligned(BLOCKS * LENGTH).view(BLOCKS, LENGTH).fill_(1)
+    pool, workers = 8 * LENGTH, 4
+    with tempfile.TemporaryDirectory(prefix="rankfault-bench-") as folder:
+        config = {"storage_path": folder, "cache_bytes": pool, "workers": workers, "io_direct": True}
+        ids = IDS[:BLOCKS]
+        writer = UcmConnectorFactory.create_connector("UcmPosixStore", {"storage_path": folder})
+        writer.wait(writer.dump(ids, 0, target))
+        writer.commit(ids, [True] * BLOCKS)
+        _forget_peak()
+        before = _peak()
+        reader = UcmConnectorFactory.create_connector("UcmPipelineStore", config)
+        for _ in range(3):
+            assert reader.wait(reader.load(ids, 0, target)) == 0
+        grown = (_peak() - before) / LENGTH
+    bound = (pool + workers * LENGTH) / LENGTH
+    name = "memory of loading 64 MiB, pool 8 MiB, bounce buffers 4 MiB"
+    return [figure(name, round(grown, 1), "MiB", f"<= {bound:.0f}", grown <= bound + 1)]
+
+
 def store_ratios(*, full: bool) -> list[dict[str, Any]]:
     """Dump, load and lookup against their peers, and the memory of a load."""
-    return [*_transfers(full=full), *_lookups(full=full)]
+    return [*_memory(), *_transfers(full=full), *_lookups(full=full)]

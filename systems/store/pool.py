@@ -3,8 +3,9 @@
 A node is one cached (id, shard). Who works with a node holds it; a held node is never evicted and its
 buffer never reused. Who finds a node that another is filling waits for that one's outcome. Where nothing
 can be freed there is no node, and the caller goes past the cache. Pinned where CUDA is in use. Its lock
-is never held across an operation of a port. Not modelled: fragmentation; buffers are of whole pages,
-and one of another size is given up before a new one is made.
+is never held across an operation of a port. Not modelled: that torch rounds pinned memory up to powers
+of two, so that a pool of other sizes takes more than it counts; fragmentation: buffers are of whole
+pages, and one of another size is given up before a new one is made.
 """
 
 from __future__ import annotations
