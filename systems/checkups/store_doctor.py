@@ -67,8 +67,12 @@ def examine(given: Mapping[str, Any]) -> list[Check]:
     checks += _path(config)
     if _failed(checks):
         return checks
-    with own_folder(_existing(config.storage_path)) as folder:
-        checks += _in(folder, config, connector)
+    try:
+        with own_folder(_existing(config.storage_path)) as folder:
+            checks += _in(folder, config, connector)
+    except OSError as error:  # read-only although the mode says otherwise; memory for huge blocks
+        text = f"{error.filename or config.storage_path}: {error.strerror or error}"
+        checks.append(Check("machine", "fail", text, "look at the disk, its mount and the memory"))
     return checks
 
 

@@ -71,7 +71,8 @@ class SharedFile:
         """
         while True:
             try:
-                handle = Handle(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                handle = Handle(os.open(self.path, flags, 0o600))
             except OSError as error:
                 number = error.errno or errno.EIO
                 raise StorageUnusable(

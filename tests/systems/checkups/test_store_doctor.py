@@ -100,6 +100,15 @@ def test_a_path_that_is_not_writable(tmp_path, monkeypatch):
     assert (found["storage path"].verdict, "not writable" in found["storage path"].text) == ("fail", True)
 
 
+def test_a_folder_that_cannot_be_made_is_told(tmp_path, monkeypatch):
+    def refused(**options):
+        raise OSError(30, "Read-only file system", str(tmp_path))
+
+    monkeypatch.setattr("tempfile.mkdtemp", refused)
+    found = examine({"storage_path": str(tmp_path)})[-1]
+    assert (found.verdict, "Read-only" in found.text) == ("fail", True)
+
+
 def test_space_and_capacity(tmp_path, no_child, monkeypatch):
     found = by_name(examine({"storage_path": str(tmp_path), "capacity_bytes": 1 << 60}))
     assert (found["space"].verdict, "more than" in found["space"].text) == ("warn", True)
