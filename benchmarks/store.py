@@ -172,15 +172,16 @@ def _transfers(*, full: bool) -> list[dict[str, Any]]:
     for pipeline in ("Posix", "Cache|Posix"):
         for direct, durability in ((False, "none"), (False, "flush"), (True, "none")):
             with tempfile.TemporaryDirectory(prefix="rankfault-bench-") as folder:
-                bench = Bench(
-                    folder, source, target, store_pipeline=pipeline, io_direct=direct, durability=durability
-                )
+                mode = {"store_pipeline": pipeline, "io_direct": direct, "durability": durability}
+                bench = Bench(folder, source, target, **mode)
                 turns = [bench.turn() for _ in range(15 if full else 5)]
             name = f"{pipeline}, {'direct' if direct else 'buffered'}, {durability}"
             against_read = 0.9 if direct else 0.65
             for what, peer, goal in (
-                ("dump", "bare dump", 0.8), ("load", "bare load", 0.8), ("load", "plain read", against_read)
-            ):  # fmt: skip
+                ("dump", "bare dump", 0.8),
+                ("load", "bare load", 0.8),
+                ("load", "plain read", against_read),
+            ):
                 ratio = _ratio(turns, peer, what)
                 found.append(
                     figure(f"{name}: {what} vs {peer}", ratio, "ratio", f">= {goal}", ratio >= goal)
@@ -200,7 +201,8 @@ def _lookups(*, full: bool) -> list[dict[str, Any]]:
         turns = []
         for _ in range(60 if full else 20):
             assert all(store.lookup(IDS))
-            turns.append((seconds(lambda: list(map(os.stat, paths))), seconds(partial(store.lookup, IDS))))
+            bare_seconds = seconds(lambda: list(map(os.stat, paths)))
+            turns.append((bare_seconds, seconds(partial(store.lookup, IDS))))
     ratio = round(median(mine / bare for bare, mine in turns), 2)
     mean = round(1000 * sum(mine for _, mine in turns) / len(turns), 2)
     return [
@@ -209,6 +211,39 @@ def _lookups(*, full: bool) -> list[dict[str, Any]]:
     ]
 
 
+def _peak() -> int:
+    """The most memory that this process had since `_forget_peak`, in bytes."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("no VmHWM")
+
+
+def _forget_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def _memory() -> list[dict[str, Any]]:
+    """What loading 64 MiB through a pool of 8 MiB adds to the memory of this process."""
+    target = page_aligned(BLOCKS * LENGTH).view(BLOCKS, LENGTH).fill_(1)
+    pool, workers = 8 * LENGTH, 4
+    with tempfile.TemporaryDirectory(prefix="rankfault-bench-") as folder:
+        config = {"storage_path": folder, "cache_bytes": pool, "workers": workers, "io_direct": True}
+        ids = IDS[:BLOCKS]
+        writer = UcmConnectorFactory.create_connector("UcmPosixStore", {"storage_path": folder})
+        writer.wait(writer.dump(ids, 0, target))
+        writer.commit(ids, [True] * BLOCKS)
+        _forget_peak()
+        before = _peak()
+        reader = UcmConnectorFactory.create_connector("UcmPipelineStore", config)
+        for _ in range(3):
+            assert reader.wait(reader.load(ids, 0, target)) == 0
+        grown = (_peak() - before) / LENGTH
+    bound = (pool + workers * LENGTH) / LENGTH
+    name = "memory of loading 64 MiB, pool 8 MiB, bounce buffers 4 MiB"
+    return [figure(name, round(grown, 1), "MiB", f"<= {bound:.0f}", grown <= bound + 1)]
+
+
 def store_ratios(*, full: bool) -> list[dict[str, Any]]:
     """Dump, load and lookup against their peers, and the memory of a load."""
-    return [*_transfers(full=full), *_lookups(full=full)]
+    return [*_memory(), *_transfers(full=full), *_lookups(full=full)]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness import lowering
+    from harness.checkup import Bench, Check, Doctor
     from harness.diagnosis.table import likely
     from harness.errors import PeerLost, RankfaultError, UsageError
     from harness.fabric.memory import Buffer, Window
@@ -34,11 +35,14 @@ __all__ = [
     "EVERY",
     "Answer",
     "AtomicType",
+    "Bench",
     "Buffer",
+    "Check",
     "Checker",
     "Crashed",
     "DeferAfter",
     "Die",
+    "Doctor",
     "Drop",
     "Expired",
     "Failed",
@@ -84,6 +88,7 @@ __all__ = [
 ]
 
 _PARTS = {
+    "checkup": ("Bench", "Check", "Doctor"),
     "diagnosis.table": ("likely",),
     "errors": ("PeerLost", "RankfaultError", "UsageError"),
     "fabric.memory": ("Buffer", "Window"),

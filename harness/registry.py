@@ -1,8 +1,9 @@
 """Finding scenarios, mutants and faults by name, and loading a user's file.
 
 Entry points of group `rankfault` name packages; every module in them is imported and searched for
-Scenario values, Fault classes and Mutant values. A new file needs no reinstall. A mutant belongs to the
-scenario whose name is `<system>.<module>` of its file `systems/<system>/mutants/<module>.py`.
+Scenario, Mutant, Doctor and Bench values and Fault classes. A new file needs no reinstall. A mutant
+belongs to the scenario whose name is `<system>.<module>` of its file
+`systems/<system>/mutants/<module>.py`.
 
 A user's scenario is `relative/path.py` or `relative/path.py::name`; absolute paths and `..` are refused
 so that a seed means the same on every machine.
@@ -17,11 +18,13 @@ import importlib.util
 import pkgutil
 import sys
 import traceback
+from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
+from harness.checkup import Bench, Doctor
 from harness.errors import UnknownName, UserFileError
 from harness.plan import Fault
 from harness.scenario import Mutant, Scenario
@@ -92,6 +95,21 @@ def _held(module: ModuleType) -> dict[str, Scenario]:
         elif isinstance(value, dict) and not attribute.startswith("__"):
             found.update({key: one for key, one in value.items() if isinstance(one, Scenario)})
     return found
+
+
+def doctors() -> dict[str, Doctor]:
+    """What `rankfault doctor` may be asked for, by name."""
+    return {one.name: one for one in _values() if isinstance(one, Doctor)}
+
+
+def benches() -> dict[str, Bench]:
+    """What systems offer to `rankfault bench`, by name."""
+    return {one.name: one for one in _values() if isinstance(one, Bench)}
+
+
+def _values() -> Iterator[object]:
+    for module in modules():
+        yield from vars(module).values()
 
 
 def find(name: str) -> Scenario:

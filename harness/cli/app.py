@@ -265,12 +265,42 @@ def bench(
     full: Annotated[
         bool, typer.Option("--full", help="The long tier instead of the quick one.")
     ] = False,
+    path: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="store: a folder on the disk to measure.")
+    ] = None,
+    pipeline: Annotated[
+        str | None, typer.Option(metavar="STAGES", help="store: 'Posix' or 'Cache|Posix'.")
+    ] = None,
+    direct: Annotated[bool, typer.Option("--direct", help="store: direct I/O.")] = False,
     json: Json = False,
 ) -> int:
-    """Measure the figures of benchmarks/RESULTS.md (in the repository only)."""
+    """Measure the figures of benchmarks/RESULTS.md (in the repository only), or a store.
+
+    `rankfault bench store` needs no repository: it times lookup, dump and load of the embedded
+    store in PATH, or in a temporary folder, and removes what it wrote.
+    """
     from harness.cli.bench import run_bench
 
-    return run_bench(names or [], full=full, json=json)
+    options = {"path": path, "pipeline": pipeline, "direct": direct}
+    return run_bench(names or [], full=full, options=options, json=json)
+
+
+@app.command(epilog="Exit codes: 0 nothing fails, 1 a check fails, 2 wrong usage or no configuration.")
+def doctor(
+    name: Annotated[str, typer.Argument(metavar="store", help="What the configuration is for.")],
+    config: Annotated[
+        str, typer.Argument(metavar="CONFIG", help="A JSON or TOML file, or - for stdin.")
+    ],
+    *,
+    json: Json = False,
+) -> int:
+    """Examine a store's configuration: names, folder, direct I/O, round trip, speed, leaks.
+
+    Each line is ok, warn or FAIL, with what to do. What is written for it is removed again.
+    """
+    from harness.cli.doctor import run_doctor
+
+    return run_doctor(name, config, json=json)
 
 
 @app.command(epilog="Exit codes: 0 every checker is needed, 1 one is not or a mutant escaped.")

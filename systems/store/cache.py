@@ -3,14 +3,15 @@
 Written through: a dump is done when the lower stage has it, so dumped and persisted are one thing.
 Lookups are the lower stage's. A buffer that a running load or dump holds is never evicted nor reused;
 where none is free the operation goes past the cache, so a pool smaller than a batch works. Whoever
-waits for another's load gets its error. Blocks are content-addressed: another process replacing a block
-under the same id is not noticed.
+waits for another's load gets its error. The pool is the store's own, or with `cache_shared` one of all
+stores of that name on the host. Blocks are content-addressed: another process replacing a block under
+the same id is not noticed.
 """
 
 from __future__ import annotations
 
 from systems.store.config import StoreConfig
-from systems.store.errors import BlockMismatch, StoreError
+from systems.store.errors import BlockMismatch, BlockNotFound, StoreError
 from systems.store.front import BlockStore
 from systems.store.header import require_fit
 from systems.store.log import CACHE
@@ -18,7 +19,8 @@ from systems.store.piece import Piece
 from systems.store.pool import Node, Pool, PrivatePool
 from systems.store.ports import Disk, Executor
 from systems.store.posix import PosixStage
-from systems.store.stage import Dump, Stage
+from systems.store.shared_pool import SharedPool
+from systems.store.stage import Dump, Key, Stage
 
 TYPICAL_BYTES = 1 << 20  # a buffer, for the log line, where block_size does not say
 
@@ -30,8 +32,12 @@ class CacheStage:
 
     def __init__(self, config: StoreConfig, lower: Stage, executor: Executor) -> None:
         self._lower = lower
+        self._shards = config.shards
         self._pool: Pool = PrivatePool(config.cache_bytes, executor)
         count = config.cache_bytes // (config.block_size or TYPICAL_BYTES)
+        if config.cache_shared:
+            self._pool = shared = SharedPool(config)
+            count = shared.slots
         CACHE.info("buffer pool initialised: %d buffers", count)
 
     def begin(self, block_id: bytes, shard: int) -> Dump:
@@ -138,13 +144,31 @@ class CacheStage:
 
     def commit(self, block_id: bytes) -> None:
         """The lower stage's; then others may see what is near, too."""
-        self._lower.commit(block_id)
-        self._pool.publish(block_id)
+        keys = self._dumped(block_id)
+        try:
+            self._lower.commit(block_id)
+        except BlockNotFound:
+            self._discard(keys)
+            raise
+        finally:
+            for key in keys:
+                if not self._lower.mine(*key):  # also where the commit stopped half-way
+                    self._pool.publish(key)
+
+    def _dumped(self, block_id: bytes) -> list[Key]:
+        """Every shard that only this store may see yet."""
+        keys = [(block_id, shard) for shard in range(self._shards)]
+        return [key for key in keys if self._lower.mine(*key)]
+
+    def _discard(self, keys: list[Key]) -> None:
+        for key in keys:
+            self._pool.discard(key)
 
     def drop(self, block_id: bytes) -> None:
-        """Forget the block, cached or not."""
+        """Forget what was not committed of the block, cached or not."""
+        keys = self._dumped(block_id)
         self._lower.drop(block_id)
-        self._pool.drop(block_id)
+        self._discard(keys)
 
     def touch(self, block_id: bytes, shard: int) -> None:
         """The lower stage's."""

@@ -33,6 +33,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     strict_alignment: bool = False  # refuse what does not fit instead of copying it
     durability: str = "flush"
     cache_bytes: int = 64 << 20
+    cache_shared: str = ""  # the name of a pool that stores of this host share; "": a pool of its own
     workers: int = 4
     capacity_bytes: int = 0  # 0: no garbage collection
     timeout_ms: int = 30_000  # 0: without limit
@@ -89,6 +90,7 @@ RULES = {
     "strict_alignment": Rule(bool),
     "durability": Rule(str, ("none", "flush", "fsync")),
     "cache_bytes": Rule(int, least=4096, most=4096 * GIB),
+    "cache_shared": Rule(str),
     "workers": Rule(int, least=1, most=256),
     "capacity_bytes": Rule(int, least=0, most=1 << 60),
     "timeout_ms": Rule(int, least=0, most=86_400_000),
@@ -166,12 +168,12 @@ def _checked(name: str, value: Any) -> Any:
     if name == "store_pipeline" and isinstance(value, str):
         return _pipeline(value)
     if (
-        name == "writer"
+        name in ("writer", "cache_shared")
         and isinstance(value, str)
         and (any(sign in value for sign in "/.\0") or len(value) > 64)
     ):
         raise ConfigError(
-            f"writer: given {value!r}; allowed up to 64 characters without '/', '.' and NUL"
+            f"{name}: given {value!r}; allowed up to 64 characters without '/', '.' and NUL"
         )
     if not rule.holds(value):
         near = rule.nearest(value)
@@ -205,11 +207,30 @@ def _fits_together(config: StoreConfig) -> None:
         raise ConfigError(
             "strict_alignment: given True; allowed only with io_direct True; nearest: False"
         )
+    if config.cache_shared:
+        _can_share(config)
     size, unit = config.block_size, config.alignment
     if config.strict_alignment and size % unit:
         rounded = (size + unit - 1) // unit * unit
         raise ConfigError(
             f"block_size: given {size}; allowed a multiple of {unit} here; nearest: {rounded}"
+        )
+
+
+def _can_share(config: StoreConfig) -> None:
+    if config.store_pipeline == "Posix":
+        raise ConfigError(
+            f"cache_shared: given {config.cache_shared!r}; allowed only with a Cache stage; nearest: ''"
+        )
+    if not config.block_size:
+        raise ConfigError(
+            "block_size: given 0; allowed with cache_shared only the size of every block: its buffers are"
+            " of one size"
+        )
+    if config.cache_bytes < config.block_size:
+        raise ConfigError(
+            f"cache_bytes: given {config.cache_bytes}; allowed with cache_shared at least block_size;"
+            f" nearest: {config.block_size}"
         )
 
 

@@ -45,6 +45,13 @@ class UcmConnectorFactory:
     ) -> BlockStore:
         """A store; UnknownConnector (a ValueError) names the registered ones and the nearest."""
         set_level()
+        loader = cls.require_known(connector_name)
+        FACTORY.info("creating connector %s", connector_name)
+        return loader()(config, disk=disk, executor=executor, clock=clock)
+
+    @classmethod
+    def require_known(cls, connector_name: str) -> Loader:
+        """The connector's loader, or UnknownConnector."""
         loader = cls._registry.get(connector_name)
         if loader is None:
             known = {name.lower(): name for name in cls._registry}
@@ -52,8 +59,7 @@ class UcmConnectorFactory:
             told = f"; nearest: {known[near[0]]}" if near else ""
             names = ", ".join(sorted(cls._registry))
             raise UnknownConnector(f"Unknown connector: {connector_name}; registered: {names}{told}")
-        FACTORY.info("creating connector %s", connector_name)
-        return loader()(config, disk=disk, executor=executor, clock=clock)
+        return loader
 
 
 for _name, _module in (

@@ -3,8 +3,9 @@
 A node is one cached (id, shard). Who works with a node holds it; a held node is never evicted and its
 buffer never reused. Who finds a node that another is filling waits for that one's outcome. Where nothing
 can be freed there is no node, and the caller goes past the cache. Pinned where CUDA is in use. Its lock
-is never held across an operation of a port. Not modelled: fragmentation; buffers are of whole pages,
-and one of another size is given up before a new one is made.
+is never held across an operation of a port. Not modelled: that torch rounds pinned memory up to powers
+of two, so that a pool of other sizes takes more than it counts; fragmentation: buffers are of whole
+pages, and one of another size is given up before a new one is made.
 """
 
 from __future__ import annotations
@@ -67,13 +68,10 @@ class Pool(Protocol):
         """A taken node is what is cached of its key from now on."""
 
     def discard(self, key: Key) -> None:
-        """Nothing is cached of `key` any more; who holds it keeps it until let go."""
+        """Nothing of this store is cached of `key` any more; who holds it keeps it until let go."""
 
-    def publish(self, block_id: bytes) -> None:
-        """The block was committed: others may see what this store dumped of it."""
-
-    def drop(self, block_id: bytes) -> None:
-        """Nothing of the block that this store may see is cached any more."""
+    def publish(self, key: Key) -> None:
+        """It was committed: others may see what this store dumped of it."""
 
     def let_go(self, node: Node) -> None:
         """The caller does not use the node's buffer any more."""
@@ -209,15 +207,8 @@ class PrivatePool:
             if old is not None:
                 self._reuse(old)
 
-    def publish(self, block_id: bytes) -> None:
+    def publish(self, key: Key) -> None:
         """See Pool. There are no others."""
-
-    def drop(self, block_id: bytes) -> None:
-        """See Pool."""
-        with self._lock:
-            keys = [key for key in self._nodes if key[0] == block_id]
-        for key in keys:
-            self.discard(key)
 
     def let_go(self, node: Node) -> None:
         """See Pool."""

@@ -339,6 +339,7 @@ def test_lists_name_everything(cli, what):
         ["list"],
         ["matrix"],
         ["bench"],
+        ["doctor"],
         ["seeds"],
         ["seeds", "list"],
         ["seeds", "show"],

@@ -58,7 +58,7 @@ class Lower:
         self.touched.append(block_id)
 
     def mine(self, block_id, shard):
-        return False
+        return (block_id, shard) in self.blocks
 
     def drop(self, block_id):
         self.blocks.pop((block_id, 0), None)

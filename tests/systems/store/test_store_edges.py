@@ -311,3 +311,60 @@ def test_a_block_dropped_while_its_dump_ends_is_not_cached(create, ids, data, at
     store.dump(ids(1), 0, data(1, 50))
     target = torch.zeros(1, 50, dtype=torch.float16)
     assert store.wait(store.load(ids(1), 0, target)) == NOT_FOUND
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_disk_that_takes_no_more_bytes_fails_the_dump(create, ids, data, at_once, tmp_path, direct):
+    """It says so by the number of bytes alone."""
+    disk = RealDisk()
+    real = disk.pwrite
+    store = create(disk=disk, executor=at_once(), io_direct=direct)
+    left = [4096 + 8192]
+
+    def pwrite(fd, view, offset):
+        count = min(left[0], len(view))
+        left[0] -= count
+        return real(fd, view[:count], offset) if count else 0
+
+    disk.pwrite = pwrite
+    task = store.dump(ids(1), 0, data(1, 20_000))
+    assert store.wait(task) == OS_ERROR
+    assert "write stopped after" in store.error(task).text
+    assert store.commit(ids(1)) == [NOT_FOUND]
+    assert store.lookup(ids(1)) == [False]
+    assert residue(tmp_path) == []
+
+
+def test_a_file_that_ends_early_for_one_read_fails_that_load_only(create, ids, data, at_once):
+    source = data(1, 20_000)
+    writer = create()
+    put(writer, ids(1), source)
+    disk = RealDisk()
+    real = disk.pread
+    store = create(disk=disk, executor=at_once())
+    target = torch.zeros_like(source)
+    disk.pread = lambda fd, view, offset: real(fd, view[:8192], offset) if offset < 8192 else 0
+    task = store.load(ids(1), 0, target)
+    assert store.wait(task) < 0
+    assert "cut short" in store.error(task).text
+    del disk.pread
+    assert store.wait(store.load(ids(1), 0, target)) == OK
+    assert torch.equal(target, source)
+
+
+def test_what_an_earlier_block_left_in_a_bounce_buffer_reaches_no_disk(create, ids, at_once):
+    disk = RealDisk()
+    real = disk.pwrite
+    written = []
+
+    def pwrite(fd, view, offset):
+        written.append((offset, bytes(view)))
+        return real(fd, view, offset)
+
+    disk.pwrite = pwrite
+    store = create(disk=disk, executor=at_once(), io_direct=True)
+    for block, (value, length) in zip(ids(2), ((255, 8191), (1, 4097)), strict=True):
+        put(store, [block], torch.full((length,), value, dtype=torch.uint8))
+    [last] = [data for offset, data in written[-2:] if offset >= 4096 and len(data) > 1][-1:]
+    assert last.rstrip(b"\0").strip(b"\1") == b""
+    assert len(last) % 4096 == 0

@@ -1,0 +1,1 @@
+"""What the systems offer to `rankfault bench` and `rankfault doctor`."""
