@@ -13,7 +13,7 @@ from scenarios.store.adapters.lmdb_store import Lmdb
 from scenarios.store.adapters.ucm import Ucm, UcmFirst
 
 STAND_IN = str(Path(__file__).with_name("stand_in"))
-PLANS = 5
+PLANS = 3
 with_lmdb = pytest.mark.skipif(
     importlib.util.find_spec("lmdb") is None, reason="lmdb is not installed: pip install '.[stores]'"
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import harness
 from harness import Plan, UsageError, Verdict, plans, run
 from harness.hunt import Order, hunt
 from harness.strategy import drawn
@@ -23,7 +24,7 @@ NAMES = (
     "round_trip", "restart", "outside_damage", "odd_sizes", "concurrent_clients", "missing_blocks",
     "duplicates", "empty_lists", "partial_batch", "lookup_order",
 )
-PLANS = 6
+PLANS = 4
 
 # Each wrong store with a scenario that shows it and the finding.
 WRONG = {
@@ -149,6 +150,25 @@ def test_the_same_plan_gives_the_same_history():
     assert first.verdict is Verdict.PASS
     assert list(map(str, first.run.observed.steps)) == list(map(str, second.run.observed.steps))
     assert len(first.run.observed.steps) == 9
+
+
+def test_a_property_takes_a_black_box_scenario():
+    lengths = []
+
+    @harness.property(black_box(file_stores.Right)["restart"], max_examples=3)
+    def found_again(outcome):
+        lengths.append(len(outcome.run.observed.steps))
+
+    found_again()
+    assert lengths
+    assert set(lengths) == {7}
+
+    @harness.property(black_box(file_stores.IndexInMemory)["restart"], max_examples=3)
+    def lost(outcome):
+        pass
+
+    with pytest.raises(AssertionError, match="FAIL store/lost_block"):
+        lost()
 
 
 class NoGet(Adapter):
