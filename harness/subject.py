@@ -318,9 +318,10 @@ class Subject:
             self._source.ask("reap", self.pid)
             self.pid = 0
 
-    def kill(self) -> None:
-        """SIGKILL, now; what a power cut of the process alone would leave, is left."""
+    def kill(self, after: float = 0.0) -> None:
+        """SIGKILL, `after` so many seconds; a call that was begun is cut off wherever it is."""
         if self._ended is None:
+            nap(after)
             self._kill()
             self._ended = Crashed(-signal.SIGKILL)
 
