@@ -72,7 +72,7 @@ def test_a_right_store_has_no_finding(store, name):
 
 
 class Direct(Embedded):
-    config: ClassVar = {"store_pipeline": "Posix", "io_direct": True}
+    config: ClassVar = {"store_pipeline": "Posix", "io_direct": True, "durability": "none"}
 
 
 @pytest.mark.parametrize("name", ["odd_sizes", "restart", "concurrent_clients"])
