@@ -4,10 +4,12 @@ import hashlib
 import os
 import signal
 import time
+from typing import ClassVar
 
 import torch
 
 from scenarios.store.adapters import Adapter, black_box
+from scenarios.store.adapters.embedded import Embedded
 
 
 class Right(Adapter):
@@ -260,6 +262,12 @@ class CannotBeMade(Right):
 class OpenFails(Right):
     def open(self, folder):
         raise PermissionError(13, "Permission denied")
+
+
+class EmbeddedDirect(Embedded):
+    """The embedded store without its cache, with direct I/O."""
+
+    config: ClassVar = {"store_pipeline": "Posix", "io_direct": True, "durability": "none"}
 
 
 right = black_box(Right)

@@ -3,7 +3,6 @@
 import importlib.util
 import sys
 from pathlib import Path
-from typing import ClassVar
 
 import msgspec
 import pytest
@@ -71,13 +70,9 @@ def test_a_right_store_has_no_finding(store, name):
     assert result.statistics.notes == {}
 
 
-class Direct(Embedded):
-    config: ClassVar = {"store_pipeline": "Posix", "io_direct": True, "durability": "none"}
-
-
 @pytest.mark.parametrize("name", ["odd_sizes", "restart", "concurrent_clients"])
 def test_the_embedded_store_with_direct_io_has_no_finding(name):
-    result = hunt(Order(black_box(Direct)[name], 2, plans_max=PLANS))
+    result = hunt(Order(black_box(file_stores.EmbeddedDirect)[name], 2, plans_max=PLANS))
     if result.finding is not None and "StorageUnusable" in result.finding.message:
         pytest.skip(f"TMPDIR has no direct I/O: {result.finding.message}")
     assert result.finding is None, result.finding
