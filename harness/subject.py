@@ -32,10 +32,12 @@ import torch
 
 from harness.ambient import nap, now
 from harness.errors import EngineError, UsageError
-from harness.subject_wire import Memory, receive, send
+from harness.subject_wire import PAGE, Memory, receive, send
 
 MEMORY = 1 << 30  # address space; only what is touched costs memory
+MEMORY_MAX = 1 << 40
 START_SECONDS = 60.0
+WITHIN_MAX = 86_400.0
 LOG_BYTES = 8192
 STACK_SECONDS = 0.5
 _BEGIN = "import sys; sys.path[:] = {path!r}; from harness.subject_child import main; main({fd})"
@@ -177,35 +179,39 @@ class Subject:
         self, name: str, *args: Any, memory: int = MEMORY, within: float = START_SECONDS,
         preload: Sequence[str] = (),
     ) -> None:
+        if type(memory) is not int or not PAGE <= memory <= MEMORY_MAX:
+            raise UsageError(f"memory: given {memory!r}; allowed bytes from {PAGE} to {MEMORY_MAX}")
         self.name = name
+        self.pid = 0
+        self._ended: Expired | Crashed | None = None
+        self._asked = False
+        self._mark = 0
+        self._within, self._deadline = within, now()
         self._source = _started()
         self._source.preload(preload)
-        self._ended: Expired | Crashed | None = None
-        fd = os.memfd_create("rankfault-subject")
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the subject
         self._link, theirs = socket.socketpair()
         try:
-            os.ftruncate(fd, memory)
-            self.memory = Memory(fd, memory)
             with theirs:
-                self.pid = self._source.ask("start", memory, [theirs.fileno(), fd, self._log.fileno()])
-        finally:
-            os.close(fd)
-        self._deadline = now()
-        self._within = within
-        self._mark = 0
-        self._asked = False
-        path, separator, attribute = name.partition("::")
-        known = f"{os.path.abspath(path)}::{attribute}" if separator else name
-        try:
+                self._begin_process(theirs, memory)
+            path, separator, attribute = name.partition("::")
+            known = f"{os.path.abspath(path)}::{attribute}" if separator else name
             self._ask(["new", known, list(args), sys.path, os.getcwd()], within)
             made = self.finish()
-        except UsageError:
+            if not isinstance(made, Answer):
+                raise UsageError(f"{name} cannot be made: {made}")
+        except BaseException:
             self.close()
             raise
-        if not isinstance(made, Answer):
-            self.close()
-            raise UsageError(f"{name} cannot be made: {made}")
+
+    def _begin_process(self, theirs: socket.socket, memory: int) -> None:
+        fd = os.memfd_create("rankfault-subject")
+        try:
+            os.ftruncate(fd, memory)
+            self.memory = Memory(fd, memory)
+            self.pid = self._source.ask("start", memory, [theirs.fileno(), fd, self._log.fileno()])
+        finally:
+            os.close(fd)
 
     @staticmethod
     def new_folder() -> str:
@@ -229,13 +235,13 @@ class Subject:
 
     def begin(self, method: str, *args: Any, within: float, **named: Any) -> None:
         """Begin a call whose reply `finish` gives. Raises UsageError for what cannot be sent."""
-        if not 0 < within < float("inf"):
-            raise UsageError(f"within: given {within!r}; allowed a number of seconds above 0")
         self._ask(["call", method, list(args), named], within)
 
     def _ask(self, request: list[Any], within: float) -> None:
         if self._asked:
             raise UsageError(f"{self.name}: a call is at work; finish it before the next one")
+        if not 0 < within <= WITHIN_MAX:
+            raise UsageError(f"within: given {within!r}; allowed seconds above 0, up to {WITHIN_MAX:g}")
         self._mark = self.memory.free
         self._within, self._deadline = within, now() + within
         if self._ended is not None:
@@ -262,9 +268,8 @@ class Subject:
         """The reply to the call that was begun."""
         self._asked = False
         if self._ended is None:
-            self._link.settimeout(max(self._deadline - now(), 0.001))
             try:
-                data = receive(self._link)
+                data = receive(self._link, self._deadline)
             except TimeoutError:
                 self._ended = self._expire()
             else:
@@ -313,9 +318,10 @@ class Subject:
             self._source.ask("reap", self.pid)
             self.pid = 0
 
-    def kill(self) -> None:
-        """SIGKILL, now; what a power cut of the process alone would leave, is left."""
+    def kill(self, after: float = 0.0) -> None:
+        """SIGKILL, `after` so many seconds; a call that was begun is cut off wherever it is."""
         if self._ended is None:
+            nap(after)
             self._kill()
             self._ended = Crashed(-signal.SIGKILL)
 

@@ -5,7 +5,8 @@ safe and takes milliseconds (a fork of the harness itself is neither: it has thr
 for the subjects' files. When its harness is gone, however that ended, it kills the subjects with all
 they started and removes the folder; subjects in turn die with it (PR_SET_PDEATHSIG).
 
-Not modelled: a process that a subject moved into a session of its own.
+Not modelled: a process that a subject moved into a session of its own, and what subjects started when
+the forking process itself is killed.
 """
 
 from __future__ import annotations

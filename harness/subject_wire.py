@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import torch
 
+from harness.ambient import now
 from harness.errors import UsageError
 
 TENSOR = 1
@@ -38,6 +39,8 @@ class Memory:
         self, shape: Sequence[int], dtype: torch.dtype = torch.uint8, *, shift: int = 0
     ) -> torch.Tensor:
         """A new tensor, `shift` bytes behind the beginning of a page. Raises UsageError if full."""
+        if type(shift) is not int or shift < 0:
+            raise UsageError(f"subject: shift: given {shift!r}; allowed an integer from 0 on")
         at = -(-self.free // PAGE) * PAGE + shift
         count = torch.Size(shape).numel()
         end = at + count * dtype.itemsize
@@ -103,15 +106,18 @@ def send(link: socket.socket, data: bytes) -> None:
     link.sendall(_LENGTH.pack(len(data)) + data)
 
 
-def receive(link: socket.socket) -> bytes | None:
-    """One message; None when the other end is gone. Raises TimeoutError as the socket is set."""
-    head = _exactly(link, _LENGTH.size)
-    return None if head is None else _exactly(link, _LENGTH.unpack(head)[0])
+def receive(link: socket.socket, deadline: float | None = None) -> bytes | None:
+    """One message; None when the other end is gone. deadline: of the last byte, by harness.ambient.now;
+    raises TimeoutError."""
+    head = _exactly(link, _LENGTH.size, deadline)
+    return None if head is None else _exactly(link, _LENGTH.unpack(head)[0], deadline)
 
 
-def _exactly(link: socket.socket, count: int) -> bytes | None:
+def _exactly(link: socket.socket, count: int, deadline: float | None) -> bytes | None:
     parts = []
     while count:
+        if deadline is not None:
+            link.settimeout(max(deadline - now(), 0.001))
         try:
             part = link.recv(min(count, 1 << 20))
         except ConnectionResetError:

@@ -37,6 +37,15 @@ class Adder:
         while True:
             time.sleep(1)
 
+    def dribble(self):
+        frame = sys._getframe()
+        while "link" not in frame.f_locals:
+            frame = frame.f_back
+        frame.f_locals["link"].sendall(b"\xff\0\0\0")
+        while True:
+            frame.f_locals["link"].sendall(b"x")
+            time.sleep(0.05)
+
     def exit_with(self, code):
         os._exit(code)
 

@@ -117,6 +117,10 @@ def test_an_expiry_has_stacks_and_lasts(adder):
     assert adder.call("add", 1, within=SOON) is reply
 
 
+def test_an_answer_that_dribbles_in_does_not_stretch_the_deadline(adder):
+    assert isinstance(adder.call("dribble", within=0.3), Expired)
+
+
 @pytest.mark.parametrize("code", [0, 1, 134])
 def test_an_exit_is_a_crash_with_its_code(adder, code):
     reply = adder.call("exit_with", code, within=SOON)
@@ -191,6 +195,13 @@ def test_wrong_calls_are_one_clear_line(adder):
     with pytest.raises(UsageError, match="a call is at work; finish it"):
         adder.begin("add", 1, within=SOON)
     assert adder.finish() == Answer(5)
+    with pytest.raises(UsageError, match="shift: given -1"):
+        adder.tensor((3,), shift=-1)
+    for memory in (0, -1, 1.5, 1 << 50):
+        with pytest.raises(UsageError, match="memory: given"):
+            Subject(ADDER, memory=memory)
+    with pytest.raises(UsageError, match="within: given 0"):
+        Subject(ADDER, within=0)
     for within in (0, -1, float("inf"), float("nan")):
         with pytest.raises(UsageError, match="within: given"):
             adder.call("add", 1, within=within)

@@ -128,6 +128,14 @@ class Bench:
         self._clients[client].kill()
         self._record(Step(client, "kill", (), ()))
 
+    def kill_in_dump(self, client: int, blocks: Sequence[int], after: float) -> None:
+        """SIGKILL, `after` so many seconds of a dump."""
+        sources = [self._source(client, block, 0) for block in blocks]
+        if self._begin(client, "dump", self._ids(blocks), sources) is None:
+            self._record(Step(client, "dump", tuple(blocks), (Status("killed"),)))
+            self._clients[client].kill(after)
+        self._record(Step(client, "kill", (), ()))
+
     def damage(self, kind: Damage, which: int, at: int) -> None:
         """Change file number `which` (in name order), `at` thousandths of its length from its start."""
         told = damaged(self.folder, kind, which, at)

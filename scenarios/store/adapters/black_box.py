@@ -40,9 +40,11 @@ class RoundTrip(_Params, frozen=True):
 
 
 class Restart(_Params, frozen=True):
-    """kill: the first process is killed instead of closed."""
+    """end: of the first process. after: how far into a dump of as many other blocks it is killed, in
+    tenths of a millisecond."""
 
-    kill: bool = True
+    end: Literal["close", "kill", "kill_in_dump"] = "kill"
+    after: Annotated[int, Meta(ge=0, le=30)] = 3
 
 
 class OutsideDamage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -121,13 +123,21 @@ def _round_trip(bench: Bench, params: RoundTrip) -> None:
 def _restart(bench: Bench, params: Restart) -> None:
     client, blocks = bench.open(), _all(params)
     bench.store(client, blocks)
-    if params.kill:
+    others = [len(blocks) + block for block in blocks]
+    if params.end == "close":
+        bench.close(client)
+    elif params.end == "kill":
         bench.kill(client)
     else:
-        bench.close(client)
+        bench.kill_in_dump(client, others, params.after / 10_000)
     client = bench.open()
     bench.lookup(client, blocks)
     bench.load(client, blocks)
+    if params.end == "kill_in_dump":
+        for block in others:
+            bench.load(client, [block])
+        bench.store(client, others)
+        bench.load(client, others)
     bench.close(client)
 
 
@@ -235,7 +245,7 @@ def _lookup_order(bench: Bench, params: LookupOrder) -> None:
 _Workload = Callable[[Bench, Any], None]
 _WORKLOADS: dict[str, tuple[_Workload, type[msgspec.Struct], str]] = {
     "round_trip": (_round_trip, RoundTrip, "Blocks are dumped, looked up and loaded by one process."),
-    "restart": (_restart, Restart, "Blocks survive a close or a kill, and another process."),
+    "restart": (_restart, Restart, "Blocks survive a close, or a kill in a dump too."),
     "outside_damage": (
         _outside_damage, OutsideDamage, "A file is damaged between dump and load: miss or error, no hit.",
     ),

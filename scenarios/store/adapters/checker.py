@@ -132,12 +132,12 @@ class _Judge:
         for index, block in enumerate(step.blocks):
             status, known = step.of(index), self._known(block)
             rewritten = bool(known.versions) and step.version not in known.versions
+            known.visible = known.visible or not self.promises.commits
             if step.version not in known.versions:
                 known.versions.append(step.version)
             if status.kind == "ok":
                 known.dumped.add(step.client)
-                if not self.promises.commits:
-                    known.stored = known.visible = True
+                known.stored = known.stored or not self.promises.commits
             elif status.kind == "error" and not (refusable or rewritten or self._is_refused(step, block)):
                 yield _Wrong(step, "unexpected_error", block, status.text)
 

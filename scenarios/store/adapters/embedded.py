@@ -15,15 +15,15 @@ class Embedded(Adapter):
 
     commits = True
     preload = ("systems.store.pipeline",)
-    pipeline: ClassVar[str] = "Cache|Posix"
+    config: ClassVar[dict[str, Any]] = {"store_pipeline": "Cache|Posix"}
 
     def open(self, folder: str) -> None:
         """Open it with a small pool and two workers."""
         self.store = UcmConnectorFactory.create_connector(
             "UcmPipelineStore",
             {
-                "store_pipeline": self.pipeline, "storage_path": folder, "cache_bytes": 1 << 20,
-                "workers": 2, "timeout_ms": 8000,
+                "storage_path": folder, "cache_bytes": 1 << 20, "workers": 2, "timeout_ms": 8000,
+                **self.config,
             },
         )
 

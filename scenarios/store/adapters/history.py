@@ -8,7 +8,7 @@ from typing import Literal
 
 from scenarios.store.adapters.adapter import Adapter
 
-Kind = Literal["hit", "miss", "ok", "error", "timeout", "crash", "misuse"]
+Kind = Literal["hit", "miss", "ok", "error", "timeout", "crash", "misuse", "killed"]
 ENDS = ("timeout", "crash", "misuse")  # of a client
 MISSING = 1000  # blocks from this number on are never dumped
 

@@ -4,10 +4,12 @@ import hashlib
 import os
 import signal
 import time
+from typing import ClassVar
 
 import torch
 
 from scenarios.store.adapters import Adapter, black_box
+from scenarios.store.adapters.embedded import Embedded
 
 
 class Right(Adapter):
@@ -113,6 +115,17 @@ class Rounded(Right):
         shift = source.data_ptr() % 512
         moved = torch.cat([torch.zeros(shift, dtype=torch.uint8), source])[: source.numel()]
         super().put(block_id, moved)
+
+
+class TornInPlace(Unverified):
+    """Blocks are written in place, a piece at a time."""
+
+    def put(self, block_id, source):
+        with open(self.path(block_id), "wb", buffering=0) as file:
+            data = self.file(block_id, source.numpy().tobytes())
+            for at in range(0, len(data), 64):
+                file.write(data[at : at + 64])
+                time.sleep(0.0002)
 
 
 class WholeSectors(Right):
@@ -249,6 +262,12 @@ class CannotBeMade(Right):
 class OpenFails(Right):
     def open(self, folder):
         raise PermissionError(13, "Permission denied")
+
+
+class EmbeddedDirect(Embedded):
+    """The embedded store without its cache, with direct I/O."""
+
+    config: ClassVar = {"store_pipeline": "Posix", "io_direct": True, "durability": "none"}
 
 
 right = black_box(Right)

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import harness
 from harness import Plan, UsageError, Verdict, plans, run
 from harness.hunt import Order, hunt
 from harness.strategy import drawn
@@ -23,7 +24,8 @@ NAMES = (
     "round_trip", "restart", "outside_damage", "odd_sizes", "concurrent_clients", "missing_blocks",
     "duplicates", "empty_lists", "partial_batch", "lookup_order",
 )
-PLANS = 6
+PLANS = 4
+PLANS_TO_FIND = 12
 
 # Each wrong store with a scenario that shows it and the finding.
 WRONG = {
@@ -55,7 +57,7 @@ def found(store, name, **promises):
     for promise, value in promises.items():
         setattr(adapter, promise, value)
     scenario = black_box(adapter)[name]
-    result = hunt(Order(scenario, 1, plans_max=PLANS))
+    result = hunt(Order(scenario, 1, plans_max=PLANS_TO_FIND))
     assert result.statistics.notes == {}
     return result.finding
 
@@ -63,7 +65,17 @@ def found(store, name, **promises):
 @pytest.mark.parametrize("store", ["Right", "Committing"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_right_store_has_no_finding(store, name):
-    assert found(store, name) is None
+    result = hunt(Order(black_box(getattr(file_stores, store))[name], 1, plans_max=PLANS))
+    assert result.finding is None, result.finding
+    assert result.statistics.notes == {}
+
+
+@pytest.mark.parametrize("name", ["odd_sizes", "restart", "concurrent_clients"])
+def test_the_embedded_store_with_direct_io_has_no_finding(name):
+    result = hunt(Order(black_box(file_stores.EmbeddedDirect)[name], 2, plans_max=PLANS))
+    if result.finding is not None and "StorageUnusable" in result.finding.message:
+        pytest.skip(f"TMPDIR has no direct I/O: {result.finding.message}")
+    assert result.finding is None, result.finding
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -108,6 +120,16 @@ def test_a_hang_and_a_crash_say_how():
     assert "cannot be made: TypeError" in found("CannotBeMade", "round_trip").message
 
 
+def test_a_kill_in_a_dump_shows_a_store_that_writes_in_place():
+    scenario = black_box(file_stores.TornInPlace)["restart"]
+    plan = Plan(scenario="x", params=scenario.params(end="kill_in_dump", after=20), ranks=1)
+    outcomes = (run(plan, scenario=scenario) for _ in range(20))  # the kill may come too early
+    finding = next(outcome.findings[0] for outcome in outcomes if outcome.findings)
+    assert finding.name == "store/silent_corruption"
+    assert "poison of the destination" in finding.message
+    assert finding.evidence[4] == "call 2: client 0 dump [2, 3]: killed"
+
+
 def test_what_is_not_promised_is_not_held_against_a_store():
     class Careless(file_stores.Unverified):
         survives_damage = False
@@ -149,6 +171,25 @@ def test_the_same_plan_gives_the_same_history():
     assert first.verdict is Verdict.PASS
     assert list(map(str, first.run.observed.steps)) == list(map(str, second.run.observed.steps))
     assert len(first.run.observed.steps) == 9
+
+
+def test_a_property_takes_a_black_box_scenario():
+    lengths = []
+
+    @harness.property(black_box(file_stores.Right)["restart"], max_examples=3)
+    def found_again(outcome):
+        lengths.append(len(outcome.run.observed.steps))
+
+    found_again()
+    assert lengths
+    assert set(lengths) <= {7, 11}
+
+    @harness.property(black_box(file_stores.IndexInMemory)["restart"], max_examples=3)
+    def lost(outcome):
+        pass
+
+    with pytest.raises(AssertionError, match="FAIL store/lost_block"):
+        lost()
 
 
 class NoGet(Adapter):
