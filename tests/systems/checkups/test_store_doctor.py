@@ -142,6 +142,8 @@ def test_direct_io_with_blocks_that_do_not_fit(tmp_path, no_child):
     found = by_name(examine(odd))["alignment"]
     assert (found.verdict, "bounce buffer" in found.text) == ("warn", True)
     assert [check for check in examine(odd) if check.verdict == "fail"] == []
+    even = by_name(examine({**odd, "block_size": 8192}))["alignment"]
+    assert (even.verdict, "fit 4096" in even.text) == ("ok", True)  # the pool's memory is aligned
 
 
 def test_a_shared_pool_in_use_with_other_values(tmp_path, no_child):

@@ -368,3 +368,14 @@ def test_what_an_earlier_block_left_in_a_bounce_buffer_reaches_no_disk(create, i
     [last] = [data for offset, data in written[-2:] if offset >= 4096 and len(data) > 1][-1:]
     assert last.rstrip(b"\0").strip(b"\1") == b""
     assert len(last) % 4096 == 0
+
+
+def test_dropping_a_block_drops_every_shard_of_it(create, ids, data, tmp_path):
+    store = create(shards=3)
+    for shard in range(3):
+        assert store.wait(store.dump(ids(1), shard, data(1, 50))) == OK
+    assert store.commit(ids(1), [False]) == [OK]
+    assert residue(tmp_path) == []
+    target = torch.zeros(1, 50, dtype=torch.float16)
+    assert [store.wait(store.load(ids(1), shard, target)) for shard in range(3)] == [NOT_FOUND] * 3
+    assert store.commit(ids(1)) == [NOT_FOUND]
