@@ -115,8 +115,10 @@ class Client:
         call.codes = tuple(int(index <= last) for index in range(len(blocks)))
         return int(last)
 
-    def dump(self, blocks: Sequence[int], shard: int = 0, *, poll: bool = False) -> list[int]:
-        """Dump blocks and wait; a status a block."""
+    def dump(
+        self, blocks: Sequence[int], shard: int = 0, *, poll: bool = False, cancel: bool = False
+    ) -> list[int]:
+        """Dump blocks and wait; a status a block. cancel: give up at once what has not begun."""
         parts = [content(block, shard, self.elements) for block in blocks]
         source = torch.cat(parts) if parts else torch.empty(0, dtype=ELEMENT)
 
@@ -128,7 +130,7 @@ class Client:
                 tensor.fill_(POISON)
             return task
 
-        return list(self._transfer("dump", blocks, shard, source, submit, poll=poll).codes)
+        return list(self._transfer("dump", blocks, shard, source, submit, poll=poll, cancel=cancel).codes)
 
     def load(self, blocks: Sequence[int], shard: int = 0, *, poll: bool = False) -> list[int]:
         """Load blocks, wait and compare; a status a block."""
@@ -165,7 +167,7 @@ class Client:
 
     def _transfer(
         self, kind: str, blocks: Sequence[int], shard: int, tensor: torch.Tensor,
-        submit: Callable[..., Task], *, poll: bool,
+        submit: Callable[..., Task], *, poll: bool, cancel: bool = False,
     ) -> Call:
         """Submit, wait, and note the status of each block as the store tells it."""
         call, task = self._call(
@@ -174,6 +176,9 @@ class Client:
         if task is None:
             return call
         call.ended = -1
+        if cancel:
+            call.cancelled = True
+            self._store.cancel(task)
         while poll and not self._store.check(task)[1]:
             pass
         code = rank_call(

@@ -17,7 +17,7 @@ from scenarios.store.history import History
 from scenarios.store.judge import StoreChecker
 from scenarios.store.menu import MENU
 from scenarios.store.params import StoreParams
-from systems.store.errors import CANCELLED, NOT_FOUND, RETRY
+from systems.store.errors import CANCELLED, RETRY
 
 
 class Params(StoreParams, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -26,6 +26,7 @@ class Params(StoreParams, frozen=True, forbid_unknown_fields=True, kw_only=True)
     blocks: Annotated[int, Meta(ge=1, le=4)] = 3
     clients: Annotated[int, Meta(ge=1, le=3)] = 2
     rounds: Annotated[int, Meta(ge=1, le=2)] = 1
+    cached: Annotated[int, Meta(ge=0, le=4)] = 2
 
 
 def host(world: World, params: Params) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def host(world: World, params: Params) -> dict[str, Any]:
             client.load([block for block, hit in zip(wanted, there, strict=False) if hit])
         client.leave()
 
-    history = History(new_disk(), tolerated=frozenset((CANCELLED, RETRY, NOT_FOUND)))
+    history = History(new_disk(), tolerated=frozenset((CANCELLED, RETRY)))
     return run_clients(
         world, program, params.config(), history, elements=params.elements, clients=params.clients,
         workers=params.workers,

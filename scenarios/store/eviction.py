@@ -24,7 +24,7 @@ class Params(StoreParams, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     blocks: Annotated[int, Meta(ge=1, le=6)] = 4
     room: Annotated[int, Meta(ge=1, le=4)] = 2
-    cached: Annotated[int, Meta(ge=0, le=4)] = 2
+    cached: Annotated[int, Meta(ge=0, le=4)] = 1
     readers: Annotated[int, Meta(ge=1, le=2)] = 1
 
 

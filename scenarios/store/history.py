@@ -41,6 +41,7 @@ class Call:
     text: str = ""
     wrong: dict[int, str] = field(default_factory=dict)
     opened: int = 0  # which store object of the rank
+    cancelled: bool = False  # the client gave up what had not begun
     began: int = 0
     ended: int = -1
 
