@@ -22,6 +22,7 @@ from scenarios.store.patterns import pattern
 from systems.store import UcmConnectorFactory
 from systems.store.errors import FAILED, OK, TIMEOUT, StoreError
 from systems.store.front import BlockStore
+from systems.store.piece import page_aligned
 from systems.store.tasks import Task
 
 FOLDER = "/store"
@@ -40,6 +41,8 @@ class Process:
         self.clock = RankClock(rank)
         self.disk = rank_disk(rank, disk)
         self.ready = self.workers.event()
+        self.together = self.workers.event()
+        self.coming = clients
         self.left = clients
         self.opened = 0
         self.store: BlockStore | None = None
@@ -119,8 +122,9 @@ class Client:
         self, blocks: Sequence[int], shard: int = 0, *, poll: bool = False, cancel: bool = False
     ) -> list[int]:
         """Dump blocks and wait; a status a block. cancel: give up at once what has not begun."""
-        parts = [content(block, shard, self.elements) for block in blocks]
-        source = torch.cat(parts) if parts else torch.empty(0, dtype=ELEMENT)
+        source = self._memory(blocks)
+        for block, part in zip(blocks, source.split(self.elements), strict=False):
+            part.copy_(content(block, shard, self.elements))
 
         def submit(
             block_ids: list[bytes], offset: int, tensor: torch.Tensor, *, spoil: bool = False
@@ -134,7 +138,7 @@ class Client:
 
     def load(self, blocks: Sequence[int], shard: int = 0, *, poll: bool = False) -> list[int]:
         """Load blocks, wait and compare; a status a block."""
-        target = torch.full((len(blocks) * self.elements,), POISON, dtype=ELEMENT)
+        target = self._memory(blocks)
         seen = target
 
         def submit(
@@ -149,6 +153,11 @@ class Client:
         if call.codes and not any(code == TIMEOUT for code in call.codes):
             self._compare(call, seen)
         return list(call.codes)
+
+    def _memory(self, blocks: Sequence[int]) -> torch.Tensor:
+        """Poisoned memory for the blocks; it begins on a page, so that a plan's direct I/O repeats."""
+        count = len(blocks) * self.elements
+        return page_aligned(max(count, 1) * ELEMENT.itemsize).view(ELEMENT)[:count].fill_(POISON)
 
     def _compare(self, call: Call, tensor: torch.Tensor) -> None:
         """Note what is wrong with the blocks that were loaded, as the store says."""
@@ -218,6 +227,14 @@ class Client:
     def _ids(self, blocks: Sequence[int]) -> list[bytes]:
         return [self.history.id_of(block) for block in blocks]
 
+    def meet(self) -> None:
+        """Wait for the other clients of the process; once in a run."""
+        self.process.coming -= 1
+        if self.process.coming:
+            self.process.together.wait(None)
+        else:
+            self.process.together.set()
+
     def leave(self) -> None:
         """The end of a client's program: the last client of the rank closes the store."""
         if self.process.left == 1:
@@ -230,6 +247,7 @@ class Client:
         """
         history = self.history
         history.disk = history.disk.durable()
+        history.power_cut = True
         if not durable:
             history.forgotten = self.process.clock.events()
 

@@ -22,10 +22,10 @@ from systems.store.errors import NOT_FOUND
 class Params(StoreParams, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """blocks: committed by each rank. room: blocks that the store's capacity is good for."""
 
-    blocks: Annotated[int, Meta(ge=1, le=6)] = 4
+    blocks: Annotated[int, Meta(ge=1, le=6)] = 3
     room: Annotated[int, Meta(ge=1, le=4)] = 2
-    cached: Annotated[int, Meta(ge=0, le=4)] = 1
-    readers: Annotated[int, Meta(ge=1, le=2)] = 1
+    cached: Annotated[int, Meta(ge=0, le=4)] = 2
+    readers: Annotated[int, Meta(ge=1, le=2)] = 2
 
 
 def host(world: World, params: Params) -> dict[str, Any]:

@@ -5,7 +5,7 @@ what nobody had begun to commit), lost_block (a commit was acknowledged and the 
 hang (a task had no status in time although no operation was slow), refused_call (the client's call or its
 destination is wrong: the client's bug), unexpected_error (a typed error
 without any fault), collateral (one failed operation, several failed blocks), residue (temporary files
-left behind by stores that were closed in order).
+left behind by stores that were closed in order, unless the power was cut).
 
 Faults excuse errors, never wrong bytes: what was reported to the store (an errno) excuses a call only
 while it lies in it; what the disk did in silence (a flipped bit, a lost write) excuses every later error.
@@ -304,6 +304,8 @@ class _Judge:
     def _residue(self) -> Iterator[Finding]:
         opened = [call for call in self.history.calls if call.kind == "open"]
         if self.run.dead or not opened or self.history.closed != len(opened):
+            return
+        if self.history.power_cut:  # a removal need not have been durable
             return
         for at, fault in self.fired:
             removing = self.run.raw[at - 1][1] in ("disk_unlink", "disk_listdir", "disk_stat")

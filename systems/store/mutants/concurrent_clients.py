@@ -35,6 +35,37 @@ def running_dump_committed(self: dumps.Dumps, block_id: bytes) -> list[Dump]:
         return found
 
 
+@mutant(of=pool.PrivatePool._evictable, expects="store/silent_corruption|store/lost_block", ranks=1)
+def references_ignored(self: pool.PrivatePool, node: pool.Node) -> bool:
+    """The buffer that was used longest ago is given to another block, also while somebody works with it.
+
+    Source: LMCache issue 4133, pins that do not hold. Finding:
+    store/silent_corruption|store/lost_block.
+    Smallest world: 1.
+    """
+    return True
+
+
+@mutant(of=pool.PrivatePool._reuse, expects="store/silent_corruption|store/lost_block", ranks=1)
+def freed_under_its_users(self: pool.PrivatePool, node: pool.Node) -> None:
+    """A buffer that is cached no more is free at once, also while somebody works with it.
+
+    Source: LMCache issue 1858, an allocation is locked and a free is not. Finding:
+    store/silent_corruption|store/lost_block. Smallest world: 1.
+    """
+    self._free.setdefault(node.buffer.numel(), []).append(node.buffer)
+
+
+@mutant(of=pool.PrivatePool.outcome, expects="store/silent_corruption", ranks=1)
+def owner_not_awaited(self: pool.PrivatePool, node: pool.Node) -> StoreError | None:
+    """Who finds a buffer that another load is filling reads it at once.
+
+    Source: SGLang issue 8901, reads before the copy is complete. Finding: store/silent_corruption.
+    Smallest world: 1.
+    """
+    return node.error
+
+
 @mutant(of=cache.CacheStage.write, expects="store/lost_block|store/silent_corruption|store/collateral", ranks=1)
 def buffer_let_go_before_the_write(self: cache.CacheStage, dump: Dump, piece: Piece) -> None:
     """A dump gives its buffer back when the data is in it, and the lower stage still reads it.
