@@ -4,8 +4,8 @@ Kinds: silent_corruption (a load told good holds other bytes), uncommitted_visib
 what nobody had begun to commit), lost_block (a commit was acknowledged and the block is not to be had),
 hang (a task had no status in time although no operation was slow), refused_call (the client's call or its
 destination is wrong: the client's bug), unexpected_error (a typed error
-without any fault), collateral (one failed operation, several failed blocks), residue (temporary files
-left behind by stores that were closed in order, unless the power was cut).
+without any fault), collateral (one failed operation, several failed blocks), residue (temporary files left
+behind by stores that were closed in order, unless the power was cut).
 
 Faults excuse errors, never wrong bytes: what was reported to the store (an errno) excuses a call only
 while it lies in it; what the disk did in silence (a flipped bit, a lost write) excuses every later error.
@@ -226,8 +226,8 @@ class _Judge:
                 held = True
             elif same and one.kind == "commit" and -1 < one.ended < call.began:
                 at = one.blocks.index(block)
-                if not one.flags[at] and one.codes[at : at + 1] == (OK,) and not self._running(one, block):
-                    held = False
+                dropped = not one.flags[at] and one.codes[at : at + 1] == (OK,)
+                held = held and not (dropped and not self._running(one, block))
         return held
 
     def _running(self, call: Call, block: int) -> bool:

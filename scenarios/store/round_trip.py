@@ -1,8 +1,8 @@
 """Dump, load before commit, commit, look up, load, by one process a rank, each with blocks of its own.
 
 The last ones are dropped instead of committed, and nobody can load them then. A first dump may be
-cancelled; what it did not do is dumped again. At the end every rank opens its store anew, with an empty cache, and
-loads what the next one committed.
+cancelled; what it did not do is dumped again. At the end every rank opens its store anew, with an empty
+cache, and loads what the next one committed.
 """
 
 from __future__ import annotations

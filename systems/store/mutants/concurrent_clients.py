@@ -11,10 +11,12 @@ from systems.store.stage import Dump
 
 @mutant(of=posix.PosixStage._temporary, expects="store/unexpected_error|store/lost_block", ranks=1)
 def temporary_name_shared(self: posix.PosixStage, block_id: bytes, shard: int) -> str:
-    """All writers of a block use one temporary name, and each removes what it takes for an old leftover.
+    """All writers of a block use one temporary name, and each removes what it takes for an old
+    leftover.
 
-    Source: LMCache issue 2517 and llm-d-kv-cache issue 176. Finding: store/lost_block, a file that is
-    still being written gets its final name. Smallest world: 1.
+    Source: LMCache issue 2517 and llm-d-kv-cache issue 176. Finding:
+    store/unexpected_error|store/lost_block, a file that is still being written gets its final name.
+    Smallest world: 1.
     """
     path = f"{self._folder(block_id)}{block_id.hex()}{self._ends[shard]}.tmp"
     self._remove(path)
@@ -25,8 +27,9 @@ def temporary_name_shared(self: posix.PosixStage, block_id: bytes, shard: int) -
 def running_dump_committed(self: dumps.Dumps, block_id: bytes) -> list[Dump]:
     """A commit does not ask whether the dump is done.
 
-    Source: LMCache issues 207 and 226, no barrier between write and read. Finding: store/lost_block, by
-    another client's dump of the same block. Smallest world: 1.
+    Source: LMCache issues 207 and 226, no barrier between write and read. Finding:
+    store/unexpected_error|store/lost_block, by another client's dump of the same block. Smallest world:
+    1.
     """
     with self._lock:
         found = list(self._dumps.get(block_id, {}).values())
@@ -37,11 +40,11 @@ def running_dump_committed(self: dumps.Dumps, block_id: bytes) -> list[Dump]:
 
 @mutant(of=pool.PrivatePool._evictable, expects="store/silent_corruption|store/lost_block", ranks=1)
 def references_ignored(self: pool.PrivatePool, node: pool.Node) -> bool:
-    """The buffer that was used longest ago is given to another block, also while somebody works with it.
+    """The buffer that was used longest ago is given to another block, also while somebody works with
+    it.
 
     Source: LMCache issue 4133, pins that do not hold. Finding:
-    store/silent_corruption|store/lost_block.
-    Smallest world: 1.
+    store/silent_corruption|store/lost_block. Smallest world: 1.
     """
     return True
 
@@ -66,12 +69,15 @@ def owner_not_awaited(self: pool.PrivatePool, node: pool.Node) -> StoreError | N
     return node.error
 
 
-@mutant(of=cache.CacheStage.write, expects="store/lost_block|store/silent_corruption|store/collateral", ranks=1)
+@mutant(
+    of=cache.CacheStage.write, ranks=1,
+    expects="store/lost_block|store/silent_corruption|store/collateral",
+)
 def buffer_let_go_before_the_write(self: cache.CacheStage, dump: Dump, piece: Piece) -> None:
     """A dump gives its buffer back when the data is in it, and the lower stage still reads it.
 
     Source: UCM pull request 1162, a buffer is reused while I/O still runs. Finding:
-    store/silent_corruption. Smallest world: 1.
+    store/lost_block|store/silent_corruption|store/collateral. Smallest world: 1.
     """
     node = self._pool.take(dump.key, piece.length, piece.dtype)
     if node is None:
@@ -97,7 +103,7 @@ def waiters_not_told_of_failure(self: pool.PrivatePool, node: pool.Node) -> None
     """Only a buffer that was filled wakes who waits for it; a failure does not.
 
     Source: UCM pull request 1158, peers wait until their timeout when the owner's load failed. Finding:
-    store/hang|deadlock/missing_notify. Smallest world: 1.
+    deadlock/missing_notify|deadlock/wrong_cell. Smallest world: 1.
     """
     if node.filled is not None and node.error is None:
         node.filled.set()
@@ -109,8 +115,8 @@ def failed_blocks_not_counted(
 ) -> None:
     """Only blocks that succeed count towards the end of the task.
 
-    Source: LMCache issue 5047, a request waits for ever for a load. Finding: store/hang.
-    Smallest world: 1.
+    Source: LMCache issue 5047, a request waits for ever for a load. Finding: store/hang. Smallest
+    world: 1.
     """
     self.statuses[index] = tasks.code_of(error)
     if error is not None:

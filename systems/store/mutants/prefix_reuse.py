@@ -23,8 +23,8 @@ def first_miss_counted(self: front.BlockStore, ids: list[bytes]) -> int:
 def last_block_left_out(self: front.BlockStore, ids: list[bytes]) -> int:
     """The last block of a prompt is never asked for, as it will have to be computed anyway.
 
-    Source: LMCache issue 4508, part of the prefix is never used. Finding: store/lost_block.
-    Smallest world: 1.
+    Source: LMCache issue 4508, part of the prefix is never used. Finding: store/lost_block. Smallest
+    world: 1.
     """
     for count, one in enumerate(ids[:-1]):
         if not self._top.visible(one):
@@ -52,8 +52,8 @@ def committed_as_failed(self: front.BlockStore, block_id: bytes, *, good: bool) 
 def worker_knows_misses_only(self: tasks.Task) -> None:
     """A worker handles blocks that are not there; any other failure ends it.
 
-    Source: SGLang issue 39269, only "not found" was handled. Finding: exceptions/raised.
-    Smallest world: 1.
+    Source: SGLang issue 39269, only "not found" was handled. Finding:
+    exceptions/block_damaged|exceptions/disk_failed. Smallest world: 1.
     """
     while (turn := self._next()) is not None:
         try:

@@ -22,8 +22,8 @@ def fsync_left_out(self: blockfile.Files, fd: int) -> None:
 def folder_not_made_durable(self: posix.PosixStage, block_id: bytes) -> None:
     """The data is made durable, the name that it was given is not.
 
-    Source: rename(2) and fsync(2). Finding: store/lost_block, after the power was cut.
-    Smallest world: 1.
+    Source: rename(2) and fsync(2). Finding: store/lost_block, after the power was cut. Smallest world:
+    1.
     """
 
 
@@ -52,8 +52,8 @@ def lookup_cut_at_the_first_miss(self: front.BlockStore, ids: list[bytes]) -> li
 def residue_of_the_living_reclaimed(self: capacity.Sweep) -> None:
     """A store that begins removes all temporary files, also those that another one is writing.
 
-    Source: LMCache issue 2273's cleanup, without an age. Finding: store/unexpected_error, a commit finds
-    its file gone. Smallest world: 2.
+    Source: LMCache issue 2273's cleanup, without an age. Finding: store/unexpected_error, a commit
+    finds its file gone. Smallest world: 2.
     """
     for folder in self._listed(""):
         for name in self._listed(folder):

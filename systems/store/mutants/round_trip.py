@@ -8,7 +8,6 @@ from harness import mutant
 from systems.store import blockfile, cache, front, header, posix, tasks
 from systems.store.errors import OK, StoreError
 from systems.store.header import HEADER_BYTES, Header
-from systems.store.piece import Piece
 from systems.store.ports import Clock
 from systems.store.stage import Dump
 
@@ -56,10 +55,11 @@ def short_write_accepted(self: blockfile.Files, fd: int, view: memoryview, at: i
 def odd_tail_not_written(
     self: blockfile.Files, fd: int, data: memoryview, address: int, *, write: bool
 ) -> None:
-    """Direct I/O moves whole units only, and what is left of a block behind the last one is forgotten.
+    """Direct I/O moves whole units only, and what is left of a block behind the last one is
+    forgotten.
 
-    Source: UCM pull request 1176, a shard of 116,992 bytes. Finding: store/unexpected_error.
-    Smallest world: 1.
+    Source: UCM pull request 1176, a shard of 116,992 bytes. Finding:
+    store/unexpected_error|store/lost_block. Smallest world: 1.
     """
     whole = len(data) // self._unit * self._unit if self._direct else len(data)
     for at in range(0, whole, blockfile.BOUNCE_BYTES):
@@ -70,12 +70,16 @@ def odd_tail_not_written(
         self._disk.truncate(fd, HEADER_BYTES + len(data))
 
 
-@mutant(of=blockfile.Files._lend, expects="store/unexpected_error|store/lost_block|store/collateral", ranks=1)
+@mutant(
+    of=blockfile.Files._lend, ranks=1,
+    expects="store/unexpected_error|store/lost_block|store/collateral",
+)
 def bounce_buffer_shared_by_workers(self: blockfile.Files) -> blockfile.Bounce:
     """There is one bounce buffer for all workers: one fills it again while another's write reads it.
 
     Source: LMCache issue 4658, a page reused while a put still reads it. Finding:
-    store/unexpected_error|store/lost_block, a header is another block's. Smallest world: 1.
+    store/unexpected_error|store/lost_block|store/collateral, a header is another block's. Smallest
+    world: 1.
     """
     if not self._bounce:
         memory = blockfile.page_aligned(blockfile.BOUNCE_BYTES)
@@ -87,8 +91,8 @@ def bounce_buffer_shared_by_workers(self: blockfile.Files) -> blockfile.Bounce:
 def announced_regardless_of_outcome(self: front.BlockStore, block_id: bytes, *, good: bool) -> int:
     """A commit that fails is logged, and acknowledged like the others.
 
-    Source: LMCache issue 4991, a failure that is a warning. Finding: store/lost_block.
-    Smallest world: 1.
+    Source: LMCache issue 4991, a failure that is a warning. Finding: store/lost_block. Smallest world:
+    1.
     """
     try:
         (self._top.commit if good else self._top.drop)(block_id)
@@ -101,8 +105,8 @@ def announced_regardless_of_outcome(self: front.BlockStore, block_id: bytes, *, 
 def failed_rename_is_a_warning(self: posix.PosixStage, dump: Dump) -> None:
     """A rename that fails is logged, and the commit is acknowledged.
 
-    Source: LMCache issue 4991, a failure that is a warning. Finding: store/lost_block.
-    Smallest world: 1.
+    Source: LMCache issue 4991, a failure that is a warning. Finding: store/lost_block. Smallest world:
+    1.
     """
     try:
         self._disk.rename(dump.path, self._path(*dump.key))
@@ -139,8 +143,8 @@ def flag_ignored(self: front.BlockStore, block_id: bytes, *, good: bool) -> int:
 def dropped_file_left(self: posix.PosixStage, dump: Dump) -> None:
     """A dump that is given up is forgotten, and its temporary file with it.
 
-    Source: LMCache issues 4664 and 2273, leftovers that fill the disk. Finding: store/residue.
-    Smallest world: 1.
+    Source: LMCache issues 4664 and 2273, leftovers that fill the disk. Finding: store/residue. Smallest
+    world: 1.
     """
     self._dumps.take_back(dump)
 
@@ -189,8 +193,8 @@ def returns_after_the_first_block(
 def first_failure_ends_the_batch(self: tasks.Task) -> None:
     """After a block that fails the rest of the batch is given up with the same error.
 
-    Source: SGLang issue 39444, a batch of writes stops at the first failure. Finding: store/collateral.
-    Smallest world: 1.
+    Source: SGLang issue 39444, a batch of writes stops at the first failure. Finding:
+    store/collateral|store/lost_block. Smallest world: 1.
     """
     failed: Exception | None = None
     while (turn := self._next()) is not None:

@@ -43,8 +43,8 @@ def rank_missing_in_the_name(self: posix.PosixStage, block_id: bytes, shard: int
 def lookup_answered_from_the_cache(self: cache.CacheStage, block_id: bytes) -> bool:
     """What was dumped is near, and what is near is called there, whether it was committed or not.
 
-    Source: LMCache pull request 3554, phantom keys. Finding: store/uncommitted_visible.
-    Smallest world: 1.
+    Source: LMCache pull request 3554, phantom keys. Finding: store/uncommitted_visible. Smallest world:
+    1.
     """
     nodes = getattr(self._pool, "_nodes", {})
     return any(key[0] == block_id for key in nodes) or self._lower.visible(block_id)
