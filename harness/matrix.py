@@ -166,8 +166,15 @@ def _mutant(trial: Trial) -> Row:
         problems.append(told if mutant.ranks <= high else f"{told}, which is larger than {high}")
     smallest = below or there or trial.in_worlds(range(mutant.ranks, high + 1))
     as_declared = [one for one in hunts if one.finding and one.finding.name in declared]
-    best = next((one for one in (*as_declared, there, *hunts) if one and one.caught), None)
+    others = [one for one in (there, *hunts) if one]
+    shown = [one for one in as_declared if one.caught] or [one for one in others if one.caught]
+    best = min(shown, key=_deviations, default=None)
     return _of_bug(trial, hunts, problems, smallest, best, declared, mutant.ranks)
+
+
+def _deviations(hunted: Hunted) -> int:
+    """How many there are to shrink."""
+    return len(hunted.outcome.plan.schedule) if hunted.outcome else 0
 
 
 def _fault(trial: Trial) -> Row:

@@ -2,8 +2,10 @@
 
 For each parameter set the portfolio starts with the default run and goes on with everything held to
 its last legal moment, late data, a slow rank, PCT 1 to 3, POS, a random walk, a few sparse deviations,
-operations that tear, and a crash. The first parameter set is the scenario's defaults in a world of
-four, what a user would try first. All randomness follows from the root seed; the same root seed and
+operations that tear, and a crash. A program with a disk gets a few of the explorers and of the many
+faults for each parameter set, and for the next one those that follow: how a store is configured matters
+more there than one more schedule. The first parameter set is the scenario's defaults in a world of four,
+what a user would try first. All randomness follows from the root seed; the same root seed and
 limits hunt the same plans, whatever modules are imported and whatever Hypothesis profile is in force.
 """
 
@@ -28,6 +30,7 @@ from harness.strategy import all_fault_counts, drawn, environment_faults, fault_
 
 BATCH = 32
 FIRST_RANKS = 4
+FAULTS_IN_TURN = 5
 PLACES = 3  # of a fault in one parameter set
 DATA_OPERATIONS = frozenset(
     ("put", "put_nbi", "remote_store", "put_signal", "get_issue", "get_nbi")
@@ -142,14 +145,38 @@ def _drawn(order: Order, ranks: tuple[int, int], batch: int) -> list[Plan]:
 
 
 def _portfolio(plan: Plan, order: Order, number: int) -> Iterator[Attempt]:
-    """The explorers' turn on one parameter set."""
-    source = generator("portfolio", order.root_seed, number)
+    """What is tried with one parameter set."""
     first = Attempt("default", plan)
     yield first
     assert first.outcome is not None
     default = first.outcome.run
     if not default.operations and default.points <= 0:
         return
+    if any(event[1].startswith("disk_") for event in default.raw):
+        yield from _in_turns(plan, order, number, default)
+        return
+    yield from _explorers(plan, order, number, default)
+    for kind, found in all_fault_counts(plan, order.scenario, environment_faults().values()).items():
+        yield from _faulty(plan, order, kind, number, found)
+
+
+def _in_turns(plan: Plan, order: Order, number: int, default: Run) -> Iterator[Attempt]:
+    """Some faults and explorers; the next parameter set goes on with those that follow."""
+    counts = all_fault_counts(plan, order.scenario, environment_faults().values())
+    kinds = list(counts)
+    generator("turns", order.root_seed).shuffle(kinds)
+    first = FAULTS_IN_TURN * number % max(len(kinds), 1)
+    possible = [kind for kind in kinds[first:] + kinds[:first] if any(counts[kind])]
+    for turn, kind in enumerate(possible[:FAULTS_IN_TURN]):
+        plain, walking = _faulty(plan, order, kind, number, counts[kind])
+        yield walking if turn % 2 else plain
+    explorers = list(_explorers(plan, order, number, default))
+    yield explorers[number % len(explorers)]
+
+
+def _explorers(plan: Plan, order: Order, number: int, default: Run) -> Iterator[Attempt]:
+    """Every explorer's attempt on one parameter set."""
+    source = generator("portfolio", order.root_seed, number)
     points, operations = default.points, default.operations
     held = _held(plan, operations)
     if held:
@@ -172,9 +199,6 @@ def _portfolio(plan: Plan, order: Order, number: int) -> Iterator[Attempt]:
     if order.torn is None and default.operations:
         pieces = replace(plan.visibility, torn=source.choice(TORN[1:]))
         yield Attempt("torn", replace(plan, visibility=pieces), RandomWalk(*stamp, "torn"))
-    counts = all_fault_counts(plan, order.scenario, environment_faults().values())
-    for kind, found in counts.items():
-        yield from _faulty(plan, order, kind, number, "faults", found)
 
 
 def _held(plan: Plan, operations: int) -> tuple[Hold, ...]:
@@ -206,15 +230,14 @@ def _sparse(
 
 
 def _faulty(
-    plan: Plan, order: Order, kind: type[Fault], number: int, explorer: str, counts: list[int]
+    plan: Plan, order: Order, kind: type[Fault], number: int, counts: list[int]
 ) -> Iterator[Attempt]:
-    """One plan with one fault of `kind` at a place that exists, under one explorer or none."""
+    """A plan with one fault of `kind` at a place that exists, if any, and one that is a random walk."""
     fault = _one(plan, order, kind, number, counts=counts)
     if fault is not None:
-        yield Attempt(explorer, replace(plan, faults=(fault,)))
-        yield Attempt(
-            explorer, replace(plan, faults=(fault,)), RandomWalk(order.root_seed, number, "faulty")
-        )
+        faulty = replace(plan, faults=(fault,))
+        yield Attempt("faults", faulty)
+        yield Attempt("faults", faulty, RandomWalk(order.root_seed, number, "faulty"))
 
 
 def _one(

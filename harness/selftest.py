@@ -1,6 +1,7 @@
 """The self-test: that every checker can fail, and what would be missed without it.
 
-For each mutant of each scenario, in the world that it declares: a hunt with all checkers must find it.
+For each mutant of each scenario, in the world that it declares: a hunt with all checkers, those of the
+scenario itself among them, must find it.
 Where the run that finds it shows findings of one checker only, the hunt is repeated with that checker's
 findings left out. A mutant that it then does not find survives without the checker. A checker without
 any such mutant proves nothing here.
@@ -20,7 +21,8 @@ from harness.hunt import hunt
 from harness.portfolio import Order, Target
 from harness.scenario import Scenario
 
-PLANS_MAX = 40
+PLANS_MAX = 100
+DEAF_PLANS = 40  # without a checker; as many as it took with all, if that is more
 ROOT_SEED = 1
 
 
@@ -59,13 +61,17 @@ def selftest(scenarios: Iterable[Scenario]) -> SelfTest:
                 scenario, ROOT_SEED, bug=mutant.name, ranks=(mutant.ranks, mutant.ranks),
                 plans_max=PLANS_MAX,
             )
-            found = hunt(order).outcome
+            hunted = hunt(order)
+            found = hunted.outcome
             if found is None:
                 escaped.append(name)
                 continue
             seen = {finding.checker for finding in found.findings}
             for checker in sorted(seen):
-                deaf = replace(order, until=Target(without=checker))
+                deaf = replace(
+                    order, until=Target(without=checker),
+                    plans_max=max(DEAF_PLANS, hunted.statistics.plans),
+                )
                 missed = len(seen) == 1 and hunt(deaf).outcome is None
                 (only if missed else also)[checker].append(name)
     return SelfTest(

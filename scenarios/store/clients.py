@@ -41,6 +41,8 @@ class Process:
         self.clock = RankClock(rank)
         self.disk = rank_disk(rank, disk)
         self.ready = self.workers.event()
+        self.together = self.workers.event()
+        self.coming = clients
         self.left = clients
         self.opened = 0
         self.store: BlockStore | None = None
@@ -116,12 +118,13 @@ class Client:
         call.codes = tuple(int(index <= last) for index in range(len(blocks)))
         return int(last)
 
-    def dump(self, blocks: Sequence[int], shard: int = 0, *, poll: bool = False) -> list[int]:
-        """Dump blocks and wait; a status a block."""
-        source = self._buffer(len(blocks))
-        for index, block in enumerate(blocks):
-            at = index * self.elements
-            source[at : at + self.elements] = content(block, shard, self.elements)
+    def dump(
+        self, blocks: Sequence[int], shard: int = 0, *, poll: bool = False, cancel: bool = False
+    ) -> list[int]:
+        """Dump blocks and wait; a status a block. cancel: give up at once what has not begun."""
+        source = self._memory(blocks)
+        for block, part in zip(blocks, source.split(self.elements), strict=False):
+            part.copy_(content(block, shard, self.elements))
 
         def submit(
             block_ids: list[bytes], offset: int, tensor: torch.Tensor, *, spoil: bool = False
@@ -131,11 +134,11 @@ class Client:
                 tensor.fill_(SPOILED)
             return task
 
-        return list(self._transfer("dump", blocks, shard, source, submit, poll=poll).codes)
+        return list(self._transfer("dump", blocks, shard, source, submit, poll=poll, cancel=cancel).codes)
 
     def load(self, blocks: Sequence[int], shard: int = 0, *, poll: bool = False) -> list[int]:
         """Load blocks, wait and compare; a status a block."""
-        target = self._buffer(len(blocks))
+        target = self._memory(blocks)
         seen = target
 
         def submit(
@@ -151,11 +154,10 @@ class Client:
             self._compare(call, seen)
         return list(call.codes)
 
-    def _buffer(self, blocks: int) -> torch.Tensor:
-        """Poison, from the beginning of a page on: direct I/O depends on addresses, and runs repeat."""
-        count = blocks * self.elements
-        room = page_aligned(max(count, 1) * ELEMENT.itemsize).view(ELEMENT)
-        return room.fill_(POISON)[:count]
+    def _memory(self, blocks: Sequence[int]) -> torch.Tensor:
+        """Poisoned memory for the blocks; it begins on a page, so that a plan's direct I/O repeats."""
+        count = len(blocks) * self.elements
+        return page_aligned(max(count, 1) * ELEMENT.itemsize).view(ELEMENT)[:count].fill_(POISON)
 
     def _compare(self, call: Call, tensor: torch.Tensor) -> None:
         """Note what is wrong with the blocks that were loaded, as the store says."""
@@ -178,7 +180,7 @@ class Client:
 
     def _transfer(
         self, kind: str, blocks: Sequence[int], shard: int, tensor: torch.Tensor,
-        submit: Callable[..., Task], *, poll: bool,
+        submit: Callable[..., Task], *, poll: bool, cancel: bool = False,
     ) -> Call:
         """Submit, wait, and note the status of each block as the store tells it."""
         call, task = self._call(
@@ -187,6 +189,9 @@ class Client:
         if task is None:
             return call
         call.ended = -1
+        if cancel:
+            call.cancelled = True
+            self._store.cancel(task)
         while poll and not self._store.check(task)[1]:
             pass
         code = rank_call(
@@ -226,6 +231,14 @@ class Client:
     def _ids(self, blocks: Sequence[int]) -> list[bytes]:
         return [self.history.id_of(block) for block in blocks]
 
+    def meet(self) -> None:
+        """Wait for the other clients of the process; once in a run."""
+        self.process.coming -= 1
+        if self.process.coming:
+            self.process.together.wait(None)
+        else:
+            self.process.together.set()
+
     def leave(self) -> None:
         """The end of a client's program: the last client of the rank closes the store."""
         if self.process.left == 1:
@@ -238,6 +251,7 @@ class Client:
         """
         history = self.history
         history.disk = history.disk.durable()
+        history.power_cut = True
         if not durable:
             history.forgotten = self.process.clock.events()
 

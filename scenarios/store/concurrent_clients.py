@@ -2,7 +2,8 @@
 
 Every client looks up all blocks, dumps and commits those that miss, and loads what it then finds. Two
 that dump the same block write the same data; in one process the later dump replaces the earlier one,
-which is told so.
+which is told so. Then the clients of a process load all blocks at the same time, and the first dumps them
+once more while the others load.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from scenarios.store.history import History
 from scenarios.store.judge import StoreChecker
 from scenarios.store.menu import MENU
 from scenarios.store.params import StoreParams
-from systems.store.errors import CANCELLED, NOT_FOUND, RETRY
+from systems.store.errors import CANCELLED, RETRY
 
 
 class Params(StoreParams, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -26,10 +27,11 @@ class Params(StoreParams, frozen=True, forbid_unknown_fields=True, kw_only=True)
     blocks: Annotated[int, Meta(ge=1, le=4)] = 3
     clients: Annotated[int, Meta(ge=1, le=3)] = 2
     rounds: Annotated[int, Meta(ge=1, le=2)] = 1
+    cached: Annotated[int, Meta(ge=0, le=4)] = 1
 
 
 def host(world: World, params: Params) -> dict[str, Any]:
-    """All clients want the same blocks, each beginning with another one."""
+    """All clients want the same blocks: each begins with another one, at the end with the same."""
 
     def program(client: Client) -> None:
         who = client.rank.index * params.clients + client.rank.lane
@@ -40,11 +42,19 @@ def host(world: World, params: Params) -> dict[str, Any]:
             codes = client.dump(missing, poll=params.poll)
             good = [block for block, code in zip(missing, codes, strict=False) if code == 0]
             client.commit(good)
-            there = client.lookup(wanted)
-            client.load([block for block, hit in zip(wanted, there, strict=False) if hit])
+            client.load([block for block, hit in zip(wanted, client.lookup(wanted), strict=False) if hit])
+        client.meet()
+        for block in range(params.blocks):
+            client.load([block])
+        again = range(params.blocks)
+        if client.rank.lane == 0:
+            codes = client.dump(again)
+            client.commit([block for block, code in zip(again, codes, strict=False) if code == 0])
+        else:
+            client.load(again)
         client.leave()
 
-    history = History(new_disk(), tolerated=frozenset((CANCELLED, RETRY, NOT_FOUND)))
+    history = History(new_disk(), tolerated=frozenset((CANCELLED, RETRY)))
     return run_clients(
         world, program, params.config(), history, elements=params.elements, clients=params.clients,
         workers=params.workers,

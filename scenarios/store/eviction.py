@@ -1,7 +1,7 @@
 """A store whose capacity is smaller than what its clients keep committing: old blocks are collected.
 
-While each process commits block after block, two client threads load what is there and prefetch. A
-block that was collected misses; what is loaded is right.
+While each process commits block after block, other client threads look up, prefetch and load. A block
+that was collected misses; what is loaded is right.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from systems.store.errors import NOT_FOUND
 class Params(StoreParams, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """blocks: committed by each rank. room: blocks that the store's capacity is good for."""
 
-    blocks: Annotated[int, Meta(ge=1, le=6)] = 4
+    blocks: Annotated[int, Meta(ge=1, le=6)] = 3
     room: Annotated[int, Meta(ge=1, le=4)] = 2
     cached: Annotated[int, Meta(ge=0, le=4)] = 2
-    readers: Annotated[int, Meta(ge=1, le=2)] = 1
+    readers: Annotated[int, Meta(ge=1, le=2)] = 2
 
 
 def host(world: World, params: Params) -> dict[str, Any]:
@@ -40,11 +40,11 @@ def host(world: World, params: Params) -> dict[str, Any]:
                     client.commit(mine)
                 client.load(mine)
         else:
-            for _ in range(2):
-                hits = client.lookup(everything)
-                there = [block for block, hit in zip(everything, hits, strict=False) if hit]
-                client.prefetch(there)
-                client.load(there)
+            hits = client.lookup(everything)
+            there = [block for block, hit in zip(everything, hits, strict=False) if hit]
+            client.prefetch(there)
+            client.load(there)
+            client.load(everything)
         client.leave()
 
     capacity = params.room * (4 * params.elements + PAGE)

@@ -46,6 +46,7 @@ class Call:
     text: str = ""
     wrong: dict[int, Pattern] = field(default_factory=dict)
     opened: int = 0  # which store object of the rank
+    cancelled: bool = False  # the client gave up what had not begun
     began: int = 0
     ended: int = -1
 
@@ -61,7 +62,7 @@ class History:
 
     evicts: whether the store may remove committed blocks. shards: of a block. tolerated: statuses that
     need no fault. forgotten: acknowledgements before this event promise nothing (a power cut).
-    closed: how many stores were closed in order.
+    power_cut: whether there was one. closed: how many stores were closed in order.
     """
 
     disk: Any
@@ -69,6 +70,7 @@ class History:
     shards: int = 1
     tolerated: frozenset[int] = frozenset()
     forgotten: int = 0
+    power_cut: bool = False
     closed: int = 0
     calls: list[Call] = field(default_factory=list)
     ids: list[bytes] = field(default_factory=list)

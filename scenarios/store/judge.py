@@ -4,12 +4,12 @@ Kinds: silent_corruption (a load told good holds other bytes), uncommitted_visib
 what nobody had begun to commit), lost_block (a commit was acknowledged and the block is not to be had),
 hang (a task had no status in time although no operation was slow), refused_call (the client's call or its
 destination is wrong: the client's bug), unexpected_error (a typed error
-without any fault), collateral (one failed operation, several failed blocks), residue (temporary files
-left behind by stores that were closed in order).
+without any fault), collateral (one failed operation, several failed blocks), residue (temporary files left
+behind by stores that were closed in order, unless the power was cut).
 
-Faults excuse errors, never wrong bytes: what was reported to the store (an errno, a short count) excuses
-a call only while it lies in it; what the disk did in silence (a flipped bit, a lost write) excuses every
-later error. Not judged: a world that is blocked (the deadlock checker's), what a dead process had begun.
+Faults excuse errors, never wrong bytes: what was reported to the store (an errno) excuses a call only
+while it lies in it; what the disk did in silence (a flipped bit, a lost write) excuses every later error.
+A short count excuses nothing, nor do file times that cannot be set. Not judged: a world that is blocked (the deadlock checker's), what a dead process had begun.
 """
 
 from __future__ import annotations
@@ -20,11 +20,16 @@ from faults import environment, storage
 from harness import Fault, Finding, Run, likely
 from scenarios.store.history import FILLED, REUSED, Call, History
 from scenarios.store.patterns import cause_of
-from systems.store.errors import BAD_PARAMETER, NOT_FOUND, OK, TIMEOUT
+from systems.store.errors import BAD_PARAMETER, CANCELLED, NOT_FOUND, OK, TIMEOUT
 
 SILENT = (
     storage.BitFlip, storage.LostWrite, storage.MisdirectedWrite, storage.StaleRead, storage.Truncation,
     storage.SwappedFiles, storage.Evicted, storage.FolderGone,
+)
+CONTINUED = (storage.ShortRead, storage.ShortWrite)  # the rest has only to be asked for
+OF_ONE_FILE = (
+    storage.IoError, storage.BitFlip, storage.Evicted, storage.FailedFsync, storage.LostWrite,
+    storage.MisdirectedWrite, storage.StaleRead, storage.Truncation,
 )
 REMOVING = (storage.Evicted, storage.FolderGone)
 
@@ -52,10 +57,16 @@ class _Judge:
         self.planted: list[tuple[int, Fault]] = [
             (index, run.faults[event[4]]) for index, event in enumerate(run.raw) if event[1] == "fault"
         ]
-        self.fired = [(at, fault) for at, fault in self.planted if fault.family == "environment"]
+        self.fired = [(at, fault) for at, fault in self.planted if self._excuses(at, fault)]
         self.silent = min((at for at, fault in self.fired if isinstance(fault, SILENT)), default=None)
         self.slow = any(isinstance(fault, storage.SlowIo) for _, fault in self.fired)
         self.acknowledged = self._acknowledged()
+
+    def _excuses(self, at: int, fault: Fault) -> bool:
+        """Whether a store may fail for it: not where a call has only to go on, or is of no account."""
+        if fault.family != "environment" or isinstance(fault, CONTINUED):
+            return False
+        return not (isinstance(fault, storage.IoError) and self.run.raw[at - 1][1] == "disk_utime")
 
     def findings(self) -> Iterator[Finding]:
         """The first finding of each kind."""
@@ -168,7 +179,7 @@ class _Judge:
         for call in self.calls:
             for block, code in zip(call.blocks, call.codes, strict=False):
                 hit = call.kind in ("lookup", "prefix") and code == 1
-                got = call.kind == "load" and code == OK and not self._ever_dumped(call, block)
+                got = call.kind == "load" and code == OK and not self._may_be_own(call, block)
                 if (hit or got) and not self._begun(block, call.ended):
                     what = "hits" if hit else "succeeds"
                     yield self._finding(
@@ -177,10 +188,24 @@ class _Judge:
                         f" {'it' if self.history.shards == 1 else 'all its shards'}",
                     )
 
-    def _ever_dumped(self, call: Call, block: int) -> bool:
+    def _may_be_own(self, call: Call, block: int) -> bool:
+        """Whether the call's store had dumped the block and not dropped it since."""
+        held = False
+        for one in self.history.calls:
+            same = (one.rank, one.opened) == (call.rank, call.opened) and block in one.blocks
+            if same and one.kind == "dump" and one.shard == call.shard and one.began < call.ended:
+                held = True
+            elif same and one.kind == "commit" and -1 < one.ended < call.began:
+                at = one.blocks.index(block)
+                dropped = not one.flags[at] and one.codes[at : at + 1] == (OK,)
+                held = held and not (dropped and not self._running(one, block))
+        return held
+
+    def _running(self, call: Call, block: int) -> bool:
+        """Whether a dump of the block by the same store overlaps the call."""
         return any(
-            one.kind == "dump" and block in one.blocks and one.shard == call.shard
-            and (one.rank, one.opened) == (call.rank, call.opened) and one.began < call.ended
+            one.kind == "dump" and block in one.blocks and one.began < call.ended
+            and (one.rank, one.opened) == (call.rank, call.opened) and not -1 < one.ended < call.began
             for one in self.history.calls
         )
 
@@ -219,6 +244,8 @@ class _Judge:
                 failed = bool(call.error) or (call.kind in ("dump", "load", "commit") and code != OK)
                 if not failed or code in (TIMEOUT, BAD_PARAMETER, *self.history.tolerated):
                     continue
+                if call.cancelled and code == CANCELLED:
+                    continue
                 if call.kind == "load" and not self._due(call, block):
                     continue
                 told = call.text or f"status {code}"
@@ -233,9 +260,9 @@ class _Judge:
         return self._own(call, block) is not None
 
     def _collateral(self) -> Iterator[Finding]:
-        single = self.run.fired == [1] and isinstance(self.run.faults[0], storage.IoError)
+        single = self.run.fired == [1] and isinstance(self.run.faults[0], OF_ONE_FILE)
         for call in self.calls if single else ():
-            allowed = (OK, *self.history.tolerated)
+            allowed = (OK, *self.history.tolerated, *((CANCELLED,) if call.cancelled else ()))
             failed = sum(code not in allowed for code in call.codes)
             if call.kind in ("dump", "load") and failed > 1 and not call.error and self._excused(call):
                 due = [b for b in call.blocks if call.kind == "dump" or self._due(call, b)]
@@ -248,6 +275,8 @@ class _Judge:
     def _residue(self) -> Iterator[Finding]:
         opened = [call for call in self.history.calls if call.kind == "open"]
         if self.run.dead or not opened or self.history.closed != len(opened):
+            return
+        if self.history.power_cut:  # a removal need not have been durable
             return
         for at, fault in self.fired:
             removing = self.run.raw[at - 1][1] in ("disk_unlink", "disk_listdir", "disk_stat")

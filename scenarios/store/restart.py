@@ -7,7 +7,7 @@ store, looks up and loads everything, and dumps again what is not there.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -28,7 +28,8 @@ class Params(StoreParams, frozen=True, forbid_unknown_fields=True, kw_only=True)
     blocks: Annotated[int, Meta(ge=1, le=4)] = 3
     committed: Annotated[int, Meta(ge=0, le=4)] = 2
     closed: bool = True
-    power_cut: bool = False
+    power_cut: bool = True
+    durability: Literal["none", "flush", "fsync"] = "fsync"
 
 
 def host(world: World, params: Params) -> dict[str, Any]:

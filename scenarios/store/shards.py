@@ -22,6 +22,7 @@ class Params(StoreParams, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """blocks: each with as many shards as there are ranks."""
 
     blocks: Annotated[int, Meta(ge=1, le=3)] = 2
+    cached: Annotated[int, Meta(ge=0, le=4)] = 2
 
 
 def host(world: World, params: Params) -> dict[str, Any]:

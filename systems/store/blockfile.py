@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import torch
 
+from systems.store import header as headers
 from systems.store.errors import BlockDamaged, DiskFailed
-from systems.store.header import HEADER_BYTES, Header, require_fit, require_identity, require_intact
+from systems.store.header import HEADER_BYTES, Header
 from systems.store.piece import page_aligned, view_of
 from systems.store.ports import Disk
 
@@ -72,12 +73,12 @@ class Files:
         fd = self._disk.open(path, os.O_RDONLY | self._direct)
         try:
             header = self._read_header(fd)
-            require_identity(header, key)
-            require_fit((header.length, header.dtype), len(into), dtype)
+            headers.require_identity(header, key)
+            headers.require_fit((header.length, header.dtype), len(into), dtype)
             self._move(fd, into, address, write=False)
         finally:
             self._disk.close(fd)
-        require_intact(header, into)
+        headers.require_intact(header, into)
 
     def header(self, path: str) -> Header:
         """A file's header alone."""

@@ -7,6 +7,7 @@ from harness.hunt import Order, hunt
 
 PLANS_MAX = 60
 EQUIVALENT_PLANS = 2_000
+STORE_PLANS = 40  # a store's plan takes as long as ten of the others; the matrix runs 300
 DECLARED = [
     (scenario.name, fault, expected)
     for scenario in registry.scenarios().values()
@@ -31,9 +32,10 @@ def test_a_hunt_finds_what_is_declared(name, fault, expected):
     ("name", "fault", "expected"), [row for row in DECLARED if row[2].startswith("equivalent: ")]
 )
 def test_an_equivalent_fault_fires_and_changes_nothing(name, fault, expected):
-    found = hunt(Order(registry.find(name), 1, faults=(fault,), plans_max=EQUIVALENT_PLANS))
+    plans_max = STORE_PLANS if name.startswith("store.") else EQUIVALENT_PLANS
+    found = hunt(Order(registry.find(name), 1, faults=(fault,), plans_max=plans_max))
     assert found.finding is None
-    assert found.statistics.fired[fault] > EQUIVALENT_PLANS // 2
+    assert found.statistics.fired[fault] > plans_max // 2
 
 
 def test_every_bug_fault_is_declared_somewhere():
