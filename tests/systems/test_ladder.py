@@ -46,6 +46,7 @@ FIELD = (
     "far_offsets",
     "channels",
     "two_lanes",
+    "streams",
 )
 WORLDS = range(1, 9)
 SIZES = ((4, 7), (7, 4), (1,), (64, 1, 33), (2, 7, 3))
