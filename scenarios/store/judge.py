@@ -3,13 +3,14 @@
 Kinds: silent_corruption (a load told good holds other bytes), uncommitted_visible (a hit, or a load, of
 what nobody had begun to commit), lost_block (a commit was acknowledged and the block is not to be had),
 hang (a task had no status in time although no operation was slow), refused_call (the client's call or its
-destination is wrong: the client's bug), unexpected_error (a typed error
-without any fault), collateral (one failed operation, several failed blocks), residue (temporary files left
-behind by stores that were closed in order, unless the power was cut).
+destination is wrong: the client's bug), unexpected_error (a typed error without any fault), collateral
+(one failed operation, several failed blocks), residue (temporary files left behind by stores that were
+closed in order, unless the power was cut).
 
 Faults excuse errors, never wrong bytes: what was reported to the store (an errno) excuses a call only
 while it lies in it; what the disk did in silence (a flipped bit, a lost write) excuses every later error.
-A short count excuses nothing, nor do file times that cannot be set. Not judged: a world that is blocked (the deadlock checker's), what a dead process had begun.
+A short count excuses nothing, nor do file times that cannot be set. Not judged: a world that is blocked
+(the deadlock checker's), what a dead process had begun.
 """
 
 from __future__ import annotations

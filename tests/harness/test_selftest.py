@@ -9,6 +9,7 @@ import torch
 from harness import registry
 from harness.checkers import CHECKERS, RACES
 from harness.cli.selftest import run_selftest
+from harness.finding import Finding
 from harness.scenario import Scenario, mutant
 from harness.selftest import Row, SelfTest, selftest
 
@@ -63,6 +64,43 @@ def test_a_checker_that_nothing_needs_fails_it():
     result = selftest([dataclasses.replace(probe, mutants=fewer)])
     assert [row.checker for row in result.rows if not row.only] == ["integrity"]
     assert not result.passed
+
+
+class Peculiar:
+    """A scenario's own checker: it knows the one thing that the others do not look at."""
+
+    name = "peculiar"
+
+    def check(self, run):
+        if run.observed != {"told": 1}:
+            yield Finding(checker=self.name, kind="other", rank=-1, message="another number was told")
+
+
+def number():
+    return 1
+
+
+@mutant(of=number, expects="peculiar/other", ranks=1)
+def another_number():
+    """It tells another number, which is compared with nothing."""
+    return 2
+
+
+def telling(world, params):
+    host(world, params)
+    return {"told": number()}
+
+
+@pytest.mark.parametrize("checkers", [(Peculiar(),), ()])
+def test_a_scenarios_own_checkers_take_part(checkers):
+    own = Scenario(
+        name="telling", host=telling, mutants={"another_number": another_number}, reference=None,
+        checkers=checkers,
+    )
+    result = selftest([own])
+    alone = {row.checker: row.only for row in result.rows if row.only}
+    assert alone == ({"peculiar": ("telling.another_number",)} if checkers else {})
+    assert result.escaped == (() if checkers else ("telling.another_number",))
 
 
 @pytest.mark.parametrize("passed", [True, False])

@@ -8,6 +8,8 @@ from harness import mutant
 from systems.store import blockfile, cache, front, header, posix, tasks
 from systems.store.errors import OK, StoreError
 from systems.store.header import HEADER_BYTES, Header
+from systems.store.log import POSIX, STORE
+from systems.store.piece import page_aligned, view_of
 from systems.store.ports import Clock
 from systems.store.stage import Dump
 
@@ -82,8 +84,8 @@ def bounce_buffer_shared_by_workers(self: blockfile.Files) -> blockfile.Bounce:
     world: 1.
     """
     if not self._bounce:
-        memory = blockfile.page_aligned(blockfile.BOUNCE_BYTES)
-        self._bounce = deque((blockfile.Bounce(memory, blockfile.view_of(memory)),), maxlen=1)
+        memory = page_aligned(blockfile.BOUNCE_BYTES)
+        self._bounce = deque((blockfile.Bounce(memory, view_of(memory)),), maxlen=1)
     return self._bounce[0]
 
 
@@ -97,7 +99,7 @@ def announced_regardless_of_outcome(self: front.BlockStore, block_id: bytes, *, 
     try:
         (self._top.commit if good else self._top.drop)(block_id)
     except StoreError as error:
-        front.STORE.warning("commit: %s", error)
+        STORE.warning("commit: %s", error)
     return OK
 
 
@@ -111,7 +113,7 @@ def failed_rename_is_a_warning(self: posix.PosixStage, dump: Dump) -> None:
     try:
         self._disk.rename(dump.path, self._path(*dump.key))
     except OSError as error:
-        posix.POSIX.warning("rename of %s: %s", dump.path, error)
+        POSIX.warning("rename of %s: %s", dump.path, error)
     self._dumps.committed(dump, whole=self._config.shards == 1)
 
 
