@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from harness.host import World, is_window_or_tensor
     from harness.interpose import DeferAfter, Die, Drop, Operation, Raise, Twice
     from harness.plan import EVERY, Fault, Hold, Plan, Preempt, Visibility
+    from harness.power_cut import PowerCut, SmallDisk
     from harness.rank import AtomicType, NotifyOp, Rank, WaitCmp
     from harness.record import Run, Site
     from harness.run import run
@@ -55,6 +56,7 @@ __all__ = [
     "Outcome",
     "PeerLost",
     "Plan",
+    "PowerCut",
     "Preempt",
     "Raise",
     "Rank",
@@ -66,6 +68,7 @@ __all__ = [
     "Scenario",
     "SimulatedDisk",
     "Site",
+    "SmallDisk",
     "Subject",
     "Twice",
     "UsageError",
@@ -98,6 +101,7 @@ _PARTS = {
     "host": ("World", "is_window_or_tensor"),
     "interpose": ("DeferAfter", "Die", "Drop", "Operation", "Raise", "Twice"),
     "plan": ("EVERY", "Fault", "Hold", "Plan", "Preempt", "Visibility"),
+    "power_cut": ("PowerCut", "SmallDisk"),
     "rank": ("AtomicType", "NotifyOp", "Rank", "WaitCmp"),
     "record": ("Run", "Site"),
     "run": ("run",),

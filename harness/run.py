@@ -13,7 +13,7 @@ from typing import Any
 
 from harness import registry
 from harness.checkers import CHECKERS, RACES
-from harness.errors import NotYet, PlanError, UsageError
+from harness.errors import NotHere, NotYet, PlanError, UsageError
 from harness.fabric.execute import Job, execute
 from harness.fabric.frames import user_frame
 from harness.fabric.simulated import EVENTS_MAX, Chooser
@@ -66,13 +66,15 @@ def explore(
 
 
 def check_plan(plan: Plan, scenario: Scenario) -> None:
-    """Refuse what the scenario or the fabric cannot run. Raises PlanError, UnknownName or NotYet."""
+    """Refuse what the scenario or the fabric cannot run. Raises PlanError, UnknownName, NotHere or NotYet."""
     low, high = scenario.ranks
     if not low <= plan.ranks <= high:
         raise PlanError(
             f"plan: $.ranks: {plan.ranks} is outside {low}..{high}, the worlds of {scenario.name}"
         )
     registry.mutant_of(scenario, plan.bug)
+    if missing := scenario.missing:
+        raise NotHere(f"{scenario.name} cannot run here: {missing}")
     seen = plan.visibility
     for switch, value in (("lines", seen.lines), ("stale", seen.stale)):
         if value:

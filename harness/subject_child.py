@@ -31,6 +31,7 @@ import torch
 
 from harness.ambient import nap
 from harness.errors import UsageError, nearest
+from harness.subject_place import become, enter_mounts, resumed
 from harness.subject_wire import Memory, receive, send
 
 PR_SET_PDEATHSIG = 1
@@ -114,8 +115,7 @@ def _become_subject(parent: int, size: int, fds: list[int]) -> NoReturn:
         faulthandler.register(signal.SIGUSR1, file=2)
         torch.set_num_threads(1)
         memory = Memory(fds[1], size)
-        for one in fds[1:]:
-            os.close(one)
+        os.close(log)
         _serve(link, memory)
         code = 0
     except BaseException:  # an ordinary exit would run the harness's own handlers
@@ -126,14 +126,26 @@ def _become_subject(parent: int, size: int, fds: list[int]) -> NoReturn:
         os._exit(code)
 
 
+def resume(link: int, memory: int, size: int) -> None:
+    """Serve on, under another Python (subject_place.become)."""
+    ours, shared = resumed(link, memory, size)
+    send(ours, shared.pack(["answer", None]))
+    _serve(ours, shared)
+
+
 def _serve(link: socket.socket, memory: Memory) -> None:
     subject: Any = None
     while (data := receive(link)) is not None:
         try:
             what, *rest, memory.free = memory.unpack(data)
-            if what == "new":
+            value: Any = None
+            if what == "mounts":
+                enter_mounts(*rest)
+            elif what == "become":
+                become(rest[0], link, memory)
+            elif what == "new":
                 name, args, path, folder = rest
-                sys.path[:] = path
+                sys.path[:] = path or sys.path
                 os.chdir(folder)
                 subject, value = _named(name)(*args), None
             else:

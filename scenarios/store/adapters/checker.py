@@ -1,9 +1,11 @@
 """The checker `store` of black-box runs: what each block may be, call by call.
 
 A hit holds the bytes of a dump of that block, whole. A block that was stored (dumped without an error,
-and committed where that is needed) hits until something outside the store happens to it. A block that
+and committed where that is needed) hits until something outside the store happens to it; what a kill, a
+restart or a power cut may take is the adapter's to say. A block that
 nobody dumped, or committed, misses. An error is right for what is missing, damaged or failed before, and
 for a call in a form that a store may refuse (a block twice in one batch, an empty list).
+While there is a shortage (a full disk, too few descriptors) every error is right; a hit is still whole.
 
 The first wrong answer is the finding, the others are its consequences. Not modelled: orders of calls that
 overlap (a workload waits for all of them before it asks anything that depends on them).
@@ -90,6 +92,7 @@ class _Judge:
         self.promises = history.adapter
         self.blocks: dict[int, _Block] = {}
         self.damaged = False
+        self.short = False  # of room or descriptors
 
     def wrong(self) -> Iterator[_Wrong]:
         """Every wrong answer, in order."""
@@ -98,7 +101,7 @@ class _Judge:
                 if status.kind in ("timeout", "crash", "misuse"):
                     kind = "hang" if status.kind == "timeout" else status.kind
                     yield _Wrong(step, kind, -1, status.text)
-                elif status.kind == "error" and not step.blocks and not self.damaged:
+                elif status.kind == "error" and not (step.blocks or self.damaged or self.short):
                     yield _Wrong(step, "unexpected_error", -1, status.text)
             if step.operation == "dump":
                 yield from self._dump(step)
@@ -109,6 +112,11 @@ class _Judge:
             elif step.operation == "kill":
                 if not self.promises.survives_kill:
                     self._doubt()
+            elif step.operation == "power cut":
+                if self.promises.survives_power_cut != "kept":
+                    self._doubt()
+            elif step.operation.startswith("shortage") or step.operation == "relief":
+                self.short = step.operation != "relief"
             elif step.operation not in ("open", "close"):
                 self.damaged = True
                 self._doubt()
@@ -125,7 +133,7 @@ class _Judge:
         """Whether a store may refuse this call as a whole."""
         twice = len(set(step.blocks)) < len(step.blocks)
         absent = any(not self._known(block).stored for block in step.blocks)
-        return twice or self.damaged or (step.operation == "load" and absent)
+        return twice or self.damaged or self.short or (step.operation == "load" and absent)
 
     def _dump(self, step: Step) -> Iterator[_Wrong]:
         refusable = self._refusable(step)
@@ -170,6 +178,8 @@ class _Judge:
                 if known.stored and not blind:
                     yield _Wrong(step, "lost_block", block, "a miss, although it was stored", (
                         self._stored_by(block),))
+            elif self.short and status.kind == "error":
+                continue
             elif status.kind == "error" and known.stored and not (whole and refusable):
                 yield _Wrong(step, "unexpected_error", block, status.text)
 

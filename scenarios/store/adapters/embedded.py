@@ -14,8 +14,9 @@ class Embedded(Adapter):
     """`Cache|Posix`, with checksums and commit by rename."""
 
     commits = True
+    survives_power_cut = "kept"
     preload = ("systems.store.pipeline",)
-    config: ClassVar[dict[str, Any]] = {"store_pipeline": "Cache|Posix"}
+    config: ClassVar[dict[str, Any]] = {"store_pipeline": "Cache|Posix", "durability": "fsync"}
 
     def open(self, folder: str) -> None:
         """Open it with a small pool and two workers."""
@@ -59,5 +60,21 @@ class Embedded(Adapter):
         self.store.close()
 
 
+class EmbeddedFlushed(Embedded):
+    """A file's data is durable before it can be committed, its name is not."""
+
+    survives_power_cut = "whole"
+    config: ClassVar[dict[str, Any]] = {"store_pipeline": "Cache|Posix", "durability": "flush"}
+
+
+class EmbeddedUnsynced(Embedded):
+    """Nothing is asked of the disk."""
+
+    survives_power_cut = "whole"
+    config: ClassVar[dict[str, Any]] = {"store_pipeline": "Posix", "durability": "none"}
+
+
 NOT_FOUND = -50005
+flushed = black_box(EmbeddedFlushed, "store.embedded_flushed_")["power_cut"]
+unsynced = black_box(EmbeddedUnsynced, "store.embedded_unsynced_")["power_cut"]
 scenarios = black_box(Embedded, "store.embedded_")
