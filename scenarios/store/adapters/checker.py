@@ -13,7 +13,7 @@ overlap (a workload waits for all of them before it asks anything that depends o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness import Finding, Run, Site, likely
@@ -72,10 +72,18 @@ class StoreChecker:
         told = [f"call {number}: {one}" for number, one in enumerate(steps[: steps.index(step) + 1])]
         yield Finding(
             checker=self.name, kind=kind, rank=0, message=str(first), cause=cause, remedy=remedy,
-            sites=(Site(run.observed.adapter.__name__, step.operation.partition(":")[0]),),
+            sites=(Site(run.observed.adapter.__name__, step.operation), *_outside(steps, step)),
             evidence=(*first.evidence, *told),
             consequences=tuple(f"after it: {one}" for one in wrong[1 : 1 + MORE_MAX]),
         )
+
+
+def _outside(steps: Sequence[Step], end: Step) -> Iterator[Site]:
+    """What had last happened outside the store: it is a part of what was found."""
+    for step in reversed(steps[: steps.index(end)]):
+        if step.client < 0:
+            yield Site("outside", step.operation.partition(":")[0])
+            return
 
 
 def named(block: int) -> str:
@@ -92,11 +100,14 @@ class _Judge:
         self.promises = history.adapter
         self.blocks: dict[int, _Block] = {}
         self.damaged = False
-        self.short = False  # of room or descriptors
+        self.short = False  # of room or descriptors, or not yet opened anew after that
+        self.relieved = False
 
     def wrong(self) -> Iterator[_Wrong]:
         """Every wrong answer, in order."""
         for step in self.history.steps:
+            if step.operation == "open":
+                self.short = self.short and not self.relieved
             for status in step.statuses:
                 if status.kind in ("timeout", "crash", "misuse"):
                     kind = "hang" if status.kind == "timeout" else status.kind
@@ -116,7 +127,8 @@ class _Judge:
                 if self.promises.survives_power_cut != "kept":
                     self._doubt()
             elif step.operation.startswith("shortage") or step.operation == "relief":
-                self.short = step.operation != "relief"
+                self.short = step.operation != "relief" or not self.promises.survives_shortage
+                self.relieved = step.operation == "relief"
             elif step.operation not in ("open", "close"):
                 self.damaged = True
                 self._doubt()
