@@ -68,11 +68,13 @@ class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 @dataclass(slots=True)
 class Calls:
-    """The calls with their replies; `event` stands for what happened before call number `at`."""
+    """The calls with their replies; `event` stands for what happened before call number `at`, `told` says
+    it in words."""
 
     store: str
     event: str = "none"
     at: int = 0
+    told: str = ""
     made: list[tuple[int, str, tuple[str | int, ...], Reply]] = field(default_factory=list)
 
 
@@ -99,7 +101,7 @@ def _first_wrong(calls: Calls) -> Iterator[Finding]:
                 sites.append(Site("outside", calls.event))
             told = [f"call {n}: client {c} {w}{g}: {_told(r)}" for n, (c, w, g, r) in enumerate(calls.made)]
             if calls.event != "none":
-                told.insert(calls.at, f"before call {calls.at}: {calls.event}")
+                told.insert(calls.at, f"before call {calls.at}: {calls.told}")
             yield Finding(
                 checker=RendezvousChecker.name, kind=kind, rank=0, sites=tuple(sites), cause=cause,
                 message=f"client {client}'s {what}{given}: {text}", remedy=remedy, evidence=tuple(told),
@@ -155,12 +157,11 @@ def _arguments(kind: Kind, number: int) -> tuple[str, tuple[str | int, ...]]:
     return "add", (COUNT if kind == "add" else TEXT, 1)
 
 
-def _drive(calls: Calls, clients: list[Subject], params: Tcp | File, event: Callable[[], None]) -> Calls:
+def _drive(calls: Calls, clients: list[Subject], params: Tcp | File, event: Callable[[], str]) -> Calls:
     """Every call in its turn; the first one that does not come back is the last."""
     for number, kind in enumerate(params.calls):
         if params.event != "none" and number == params.at:
-            event()
-            calls.event, calls.at = params.event, number
+            calls.event, calls.at, calls.told = params.event, number, event()
         what, given = _arguments(kind, number)
         client = number % len(clients)
         reply = clients[client].call(what, *given, within=WITHIN)
@@ -190,11 +191,12 @@ def _tcp(world: World, params: Tcp) -> Calls:
         for client in clients:
             _expect(client.call("connect", port, TIMEOUT, params.libuv, within=START))
 
-        def event() -> None:
+        def event() -> str:
             if params.event == "killed":
                 server.kill()
-            else:
-                os.kill(server.pid, signal.SIGSTOP)
+                return "SIGKILL for the server"
+            os.kill(server.pid, signal.SIGSTOP)
+            return "SIGSTOP for the server"
 
         return _drive(Calls("TCPStore"), clients, params, event)
 
@@ -209,10 +211,11 @@ def _file(world: World, params: File) -> Calls:
         for client in clients:
             _expect(client.call("open", path, TIMEOUT, within=START))
 
-        def event() -> None:
-            size = os.path.getsize(path) if os.path.exists(path) else 0
-            if size:
-                os.truncate(path, max(0, size - params.cut))
+        def event() -> str:
+            size = os.path.getsize(path)
+            left = max(0, size - params.cut)
+            os.truncate(path, left)
+            return f"the file is cut from {size} to {left} bytes"
 
         return _drive(Calls("FileStore"), clients, params, event)
 

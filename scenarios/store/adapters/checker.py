@@ -5,6 +5,7 @@ and committed where that is needed) hits until something outside the store happe
 restart or a power cut may take is the adapter's to say. A block that
 nobody dumped, or committed, misses. An error is right for what is missing, damaged or failed before, and
 for a call in a form that a store may refuse (a block twice in one batch, an empty list).
+An exception that only a slip of the program raises (KeyError, AttributeError, …) is never right.
 While there is a shortage (a full disk, too few descriptors) every error is right; a hit is still whole.
 
 The first wrong answer is the finding, the others are its consequences. Not modelled: orders of calls that
@@ -22,6 +23,10 @@ from scenarios.store.adapters.history import MISSING, History, Status, Step, blo
 from scenarios.store.patterns import Pattern, cause_of, pattern
 
 MORE_MAX = 6
+ACCIDENTS = frozenset(
+    ("AssertionError", "AttributeError", "IndexError", "KeyError", "NameError", "TypeError",
+     "UnboundLocalError", "ZeroDivisionError")
+)
 FILLED = "the poison of the destination"
 
 
@@ -112,6 +117,8 @@ class _Judge:
                 if status.kind in ("timeout", "crash", "misuse"):
                     kind = "hang" if status.kind == "timeout" else status.kind
                     yield _Wrong(step, kind, -1, status.text)
+                elif status.kind == "error" and status.text.partition(":")[0] in ACCIDENTS:
+                    yield _Wrong(step, "unexpected_error", -1, f"{status.text}; no error that it means")
                 elif status.kind == "error" and not (step.blocks or self.damaged or self.short):
                     yield _Wrong(step, "unexpected_error", -1, status.text)
             if step.operation == "dump":
