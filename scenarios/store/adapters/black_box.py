@@ -341,7 +341,7 @@ def black_box(adapter: type[Adapter], prefix: str = "") -> dict[str, Scenario]:
     checked(adapter)
     return {
         name: Scenario(
-            name=f"{prefix}{name}", host=_host(adapter, workload), params=params, ranks=(1, 1),
+            name=f"{prefix}{name}", host=host_of(adapter, workload), params=params, ranks=(1, 1),
             checkers=(StoreChecker(),), doc=f"{doc} ({adapter.__name__})",
             unavailable=_unavailable(adapter, name), subject=adapter.version if adapter.package else None,
         )
@@ -366,12 +366,16 @@ def _disk(params: Any) -> PowerCut | SmallDisk | None:
     return None
 
 
-def _host(adapter: type[Adapter], workload: _Workload) -> Callable[[World, Any], History]:
+def host_of(
+    adapter: type[Adapter], workload: _Workload, disk_of: Callable[[Any], Any] = _disk
+) -> Callable[[World, Any], History]:
+    """The host program of a workload. disk_of: the disk that it needs for its parameters, or None."""
+
     def host(world: World, params: Any) -> History:
         world.dispatch(_nothing, device=0)
         shifts: Sequence[int] = (getattr(params, "source", 0), getattr(params, "target", 0))
         with (
-            _disk(params) or nullcontext() as disk,
+            disk_of(params) or nullcontext() as disk,
             Bench(adapter, params.sizes, (shifts[0], shifts[1]), disk) as bench,
         ):
             with suppress(Over):

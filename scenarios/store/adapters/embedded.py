@@ -26,7 +26,12 @@ class Embedded(Adapter):
                 "storage_path": folder, "cache_bytes": 1 << 20, "workers": 2, "timeout_ms": 8000,
                 **self.config,
             },
+            **self._ports(),
         )
+
+    def _ports(self) -> dict[str, Any]:
+        """Ports other than the real ones."""
+        return {}
 
     def dump(self, block_ids: Sequence[bytes], sources: Sequence[Any]) -> list[bool | str]:
         """One task; a block's own status."""
