@@ -51,6 +51,7 @@ TESTED_ELSEWHERE = {
     "harness/fabric/memory.py": "test_operations, test_entry_checks",
     "harness/fabric/execute.py": "tests/harness/test_host.py, test_unwinding, test_determinism",
     "harness/subject_child.py": "test_subject: every way in which a subject ends",
+    "harness/zygote.py": "test_supervise, test_subject: whatever is forked comes from it",
     "harness/subject_wire.py": "test_subject: values and tensors that come back as they went",
     "harness/positions.py": "test_pytest_plugin: what is printed when a time limit strikes",
     "harness/pytest_seeds.py": "test_pytest_plugin: seed files as items",
