@@ -82,6 +82,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
     family: ClassVar[Literal["environment", "bug"]] = "bug"
     everywhere: ClassVar[bool] = True  # whether rank = -1, every rank, makes sense
     lowers: ClassVar[bool] = False  # a friendly name for deviations: `lower` writes them down
+    fabrics: ClassVar[tuple[str, ...]] = ("simulated", "processes")  # where it can happen
     reorders: ClassVar[bool] = False  # lowered after those that only hold single operations
 
     rank: Annotated[int, msgspec.Meta(ge=EVERY, lt=RANKS_MAX)] = 0
