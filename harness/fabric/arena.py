@@ -206,15 +206,15 @@ class Arena:
         self.view[at : at + 8] = _WORD.pack(end)
         return end
 
-    def read(self, rank: int, length: int) -> Iterator[tuple[int, Any]]:
-        """The records behind byte `length` of a rank's log, each with the length after it."""
+    def read(self, rank: int, length: int) -> Iterator[tuple[int, list[Any]]]:
+        """What was flushed behind byte `length` of a rank's log, each time with the length after it."""
         at = self._logs + rank * LOG_BYTES
         (end,) = _WORD.unpack(self.view[at : at + 8])
         while length < end:
             (size,) = _RECORD.unpack(self.view[at + length : at + length + 4])
-            record = marshal.loads(self.view[at + length + 4 : at + length + 4 + size])
+            records = marshal.loads(self.view[at + length + 4 : at + length + 4 + size])
             length += 4 + size
-            yield length, record
+            yield length, records
 
 
 def region_bytes(nbytes: int) -> int:
@@ -223,17 +223,27 @@ def region_bytes(nbytes: int) -> int:
 
 
 class Telling:
-    """A rank's log as its process writes it. Code objects are told once, then by number."""
+    """A rank's log as its process writes it. Code objects are told once, then by number.
+
+    What is told stands in the log after `flush`: together, since each record for itself costs as much
+    as an operation.
+    """
 
     def __init__(self, arena: Arena, rank: int) -> None:
         self._arena = arena
         self._rank = rank
         self._length = 8
+        self._held: list[tuple[Any, ...]] = []
         self._codes: dict[int, tuple[int, CodeType]] = {}
 
     def tell(self, *record: Any) -> None:
         """Append a record: its kind, then values that marshal knows."""
-        self._length = self._arena.write(self._rank, self._length, marshal.dumps(record))
+        self._held.append(record)
+
+    def flush(self) -> None:
+        """Put what was told into the log."""
+        self._length = self._arena.write(self._rank, self._length, marshal.dumps(self._held))
+        self._held.clear()
 
     def code(self, code: CodeType | None) -> int:
         """The number of a code object; -1 for None."""
@@ -264,15 +274,15 @@ class Events:
         code = self._telling.code(event[8])
         awaited = engine.awaited.pop(self._count, None) if engine.awaited else None
         source = engine.sources.pop(event[7], None) if engine.sources else None
-        stamp = -1
         if engine.natural:
             with self._arena.order:
                 stamp = self._arena.words[STAMP]
                 self._arena.words[STAMP] = stamp + 1
-                self._telling.tell("event", stamp, event[:8], code, event[9], awaited, source)
             self._arena.order.give_all()
-        else:
             self._telling.tell("event", stamp, event[:8], code, event[9], awaited, source)
+            self._telling.flush()
+        else:
+            self._telling.tell("event", -1, event[:8], code, event[9], awaited, source)
         self._count += 1
 
     def __len__(self) -> int:

@@ -72,17 +72,21 @@ class Intake(Choosing):
         self.lanes = [Lane(rank, _nothing) for rank in range(size)]
         self.tellers = [Teller(lane) for lane in self.lanes]
         self.natural = False
+        self._on = {name[4:]: getattr(self, name) for name in dir(self) if name.startswith("_on_")}
         self._arena = arena
         self._late: list[tuple[int, int, tuple[Any, ...]]] = []  # natural: by stamp, rank
 
     def take(self, rank: int) -> None:
         """Read what a rank has told since the last time."""
         teller = self.tellers[rank]
-        for teller.length, (kind, *rest) in self._arena.read(rank, teller.length):
-            if kind == "event" and self.natural:
-                self._late.append((rest[0], rank, tuple(rest)))
-            else:
-                getattr(self, f"_on_{kind}")(teller, *rest)
+        for length, records in self._arena.read(rank, teller.length):
+            teller.length = length
+            for record in records:
+                kind = record[0]
+                if kind == "event" and self.natural:
+                    self._late.append((record[1], rank, record[1:]))
+                else:
+                    self._on[kind](teller, *record[1:])
 
     def settle(self) -> None:
         """Natural order: put the events of all ranks into their order."""

@@ -58,6 +58,7 @@ class RankEngine(Deliveries):
         self._wakes = wakes
         self._pauses = pauses
         self._probing = 0
+        self.seen: list[int] | None = None  # the counts of the faults, until they are told
         self._arrival: tuple[Any, int] | None = None
         self._polled = False
         self._alarm: float | None = None
@@ -117,7 +118,7 @@ class RankEngine(Deliveries):
             self._probed(lane)
         else:
             self._announce(lane)
-            os.write(self._wakes, b"p")
+            self.answer()
             self.serve()
 
     # Conducted ----------------------------------------------------------------------------------
@@ -138,6 +139,11 @@ class RankEngine(Deliveries):
         *rest, code, lasti = reason
         return *rest, self._telling.code(code), lasti
 
+    def answer(self) -> None:
+        """Let the harness see what was told, and say so."""
+        self._telling.flush()
+        os.write(self._wakes, b"p")
+
     def serve(self) -> tuple[int, int]:
         """Follow commands until one concerns the program; returns it once the program has ended."""
         lane = self.lane
@@ -151,7 +157,7 @@ class RankEngine(Deliveries):
                 self._deliver(op)
                 if op.done:
                     del self.ops[argument]
-                os.write(self._wakes, b"d")
+                self.answer()
                 continue
             self._granted = clock, len(self.events)
             if lane.state != "running":
@@ -164,9 +170,16 @@ class RankEngine(Deliveries):
                 raise self._lost(argument)
             if command == EXPIRED:
                 raise WaitExpired
-            if command == PROBE:
+            if command == PROBE:  # what follows is undone
+                self.tell_seen()
                 self._probing = len(self.events) + PROBE_EVENTS
             return command, argument
+
+    def tell_seen(self) -> None:
+        """How many operations each fault has looked at; once."""
+        if self.seen is not None:
+            self._telling.tell("seen", list(self.seen))
+            self.seen = None
 
     def _lost(self, rank: int) -> PeerLost:
         self.events.append((self.rank, "peer_lost", -1, self.rank, 0, 0, None, -1, None, -1))
@@ -212,8 +225,9 @@ class RankEngine(Deliveries):
             if self._alarm is None:
                 if words[STATE + self.rank] == RUNNING:
                     self._telling.tell(
-                        "point", lane.pending, self._told(lane.blocked_on), False, None, False, None
+                        "point", lane.pending, self._told(lane.blocked_on), *_WAITING
                     )
+                    self._telling.flush()
                 words[STATE + self.rank] = words[STAMP]
             lost, words[LOSTS + self.rank] = words[LOSTS + self.rank], 0
             order.give_all()
@@ -302,6 +316,7 @@ class ToldCalls(list[Call]):
         self._telling.tell("call", name, what, self._telling.code(code), lasti, members, lane)
 
 
+_WAITING = (False, None, False, None)  # not enabled, no arrival, no poll, no alarm
 _NO_SCHEDULE: tuple[Hold | Preempt, ...] = ()
 
 

@@ -109,9 +109,9 @@ def perform(part: Part, arena: Arena, rank: int, commands: int, wakes: int) -> N
         program.run(ambient)
     if engine.natural:
         engine.flush()
-    telling.tell("seen", list(program.interposer.seen) if program.interposer else [])
+    engine.tell_seen()
     _tell_touched(engine, telling)
-    os.write(wakes, b"e")
+    engine.answer()
     while engine.serve()[0] != DONE:
         pass
     os.write(wakes, b"z")
@@ -141,6 +141,7 @@ class _Program:
             self._engine.events.append(
                 (self._engine.rank, "fault", -1, op.rank, index, index, None, -1, None, -1)
             )
+            self._telling.flush()  # it may end the process
 
     def run(self, ambient: Ambient) -> None:
         """From the host program to the end of the rank's."""
@@ -185,7 +186,7 @@ class _Program:
         self._bind(program)
         self._hosting = False
         if self.interposer is not None:
-            self.interposer.seen = [0] * len(part.faults)
+            engine.seen = self.interposer.seen = [0] * len(part.faults)
             self.interposer.fired = [0] * len(part.faults)
         state = RankState()
         state.calls = ToldCalls(self._telling)
