@@ -339,7 +339,7 @@ class ArenaWindows(SharedWindows):
         """The window of a collective call: made by whoever comes first, the same for all."""
         arena = self._arena
         with arena.order:
-            slot = arena.key(("window", key))
+            slot = arena.key(("memory", key))
             number = arena[slot] - 1
             nbytes = math.prod(shape) * ITEMSIZE[dtype]
             ranks = members or tuple(range(self.size))
