@@ -19,7 +19,7 @@ from harness.fabric.flight import InFlight
 from harness.fabric.intake import Intake
 from harness.fabric.lanes import Lane
 from harness.fabric.rank_engine import DELIVER, EXPIRED, GO, PEER_LOST, PROBE, STOP_LANE
-from harness.record import Afterwards, Failure
+from harness.record import CALLED, Afterwards, Failure
 from harness.supervise import Ending
 
 
@@ -106,20 +106,20 @@ class Conductor(Intake):
             if lane in waiters:
                 waiters.remove(lane)
         ending, expired = self.ranks.ending(rank), self.ranks.expired(rank)
-        last = next((event for event in reversed(self.events) if event[0] == rank), None)
+        own = [event for event in self.events if event[0] == rank]
+        asked_for = bool(own) and own[-1][1] == "fault"
         index = len(self.events)
-        code, lasti = next(
-            ((event[8], event[9]) for event in reversed(self.events) if event[0] == rank and event[8]),
-            (None, -1),
-        )
-        operation = str(lane.pending[0])
+        called = next((event for event in reversed(own) if event[8] is not None), None)
+        code, lasti, operation = None, -1, str(lane.pending[0])
+        if called is not None:
+            code, lasti, operation = called[8], called[9], CALLED.get(called[1], called[1])
         if expired:
             limit, _, shown = expired.partition("\n")
             error: Exception = NoSchedulingPoint(f"rank {rank}: {limit}")
             self.failures.append(Failure(rank, rank, index, error, shown, code, lasti, operation))
             self.events.append((rank, "raise", -1, rank, 0, 0, None, -1, None, -1))
         else:
-            if last is None or last[1] != "fault":  # nobody had asked for it
+            if not asked_for:
                 error = RankExited(rank, ending.code, f"rank {rank}: {ending}")
                 self.failures.append(
                     Failure(rank, rank, index, error, ending.log, code, lasti, operation)

@@ -113,7 +113,7 @@ class _Hosted:
         self.observed: Any = None
         self.program: HostProgram | None = None
         self.failure: Failure | None = None
-        self._laid: list[tuple[torch.Tensor, Region]] = []
+        self._laid: list[tuple[int, torch.Tensor, Region]] = []
         self._layout: Layout = []
         with Ambient(_no_sleep, _no_clock, swapping=True) as ambient:
             ambient.enter(job.ranks)
@@ -140,11 +140,11 @@ class _Hosted:
         for one in self.program.prepared.values():
             held = one.tensor if one.private is None else one.private
             source = Region.over(held)
-            _, at = arena.take(source.nbytes)
+            number, at = arena.take(source.nbytes)
             region = arena.region(at, source.nbytes, guards=False)
             region.view[:] = source.view.cast("B")
             if one.private is None:
-                self._laid.append((one.tensor, region))
+                self._laid.append((number, one.tensor, region))
             self._layout.append(("shared" if one.private is None else "private", at, source.nbytes))
         return self._layout
 
@@ -178,8 +178,10 @@ class _Hosted:
         ]
         kept = engine.keep_memory()
         engine.stop()
-        for tensor, region in self._laid:
-            Region.over(tensor).view.cast("B")[:] = region.view
+        for number, tensor, region in self._laid:  # what the host program sees
+            own = Region.over(tensor)
+            own.view.cast("B")[:] = region.view
+            kept.regions[number] = [own] * engine.size
         return self.record(engine, kept, blocked, livelock)
 
     def _enter(self, engine: Intake, arena: Arena) -> None:
@@ -223,7 +225,10 @@ class _Hosted:
         )
         engine.polled = polled
         run.livelock = list(livelock)
-        run.dispatched = [[t.indexes[i] if i < len(t.indexes) else len(run.raw) for i in t.began] for t in engine.tellers]
+        run.dispatched = [  # a dispatch begins right after its rank's last event
+            [teller.indexes[own - 1] + 1 if own else 0 for own in teller.began]
+            for teller in engine.tellers
+        ]
         return run
 
 
