@@ -11,8 +11,6 @@ to no operation within its limit is killed, after the stacks of all were taken.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from harness.errors import NoSchedulingPoint, PeerLost, RankExited, WaitExpired
 from harness.fabric.afterwards import next_steps
 from harness.fabric.flight import InFlight
@@ -20,29 +18,10 @@ from harness.fabric.intake import Intake
 from harness.fabric.lanes import Lane
 from harness.fabric.rank_engine import DELIVER, EXPIRED, GO, PEER_LOST, PROBE, STOP_LANE
 from harness.record import CALLED, Afterwards, Failure
-from harness.supervise import Ending
-
-
-class Ranks(Protocol):
-    """The processes of a world, as a conductor needs them."""
-
-    def command(self, rank: int, command: int, argument: int = 0, clock: float = 0.0) -> bool:
-        """Tell a process, and wait until it answers; False if it has ended or has been ended."""
-        ...
-
-    def ending(self, rank: int) -> Ending:
-        """How a process that did not answer ended."""
-        ...
-
-    def expired(self, rank: int) -> str:
-        """The limit at which it was killed, and the stacks then; "" if it ended by itself."""
-        ...
 
 
 class Conductor(Intake):
     """A world whose order of events is imposed."""
-
-    ranks: Ranks
 
     def run(self) -> None:
         """From the start of every rank, in order, until nobody can move."""
@@ -105,7 +84,7 @@ class Conductor(Intake):
             waiters = self.regions[lane.blocked_on[1]][rank].waiters
             if lane in waiters:
                 waiters.remove(lane)
-        ending, expired = self.ranks.ending(rank), self.ranks.expired(rank)
+        ending, expired = self.ranks.ending(rank), self.ranks.members[rank].expired
         own = [event for event in self.events if event[0] == rank]
         asked_for = bool(own) and own[-1][1] == "fault"
         index = len(self.events)
@@ -114,8 +93,8 @@ class Conductor(Intake):
         if called is not None:
             code, lasti, operation = called[8], called[9], CALLED.get(called[1], called[1])
         if expired:
-            limit, _, shown = expired.partition("\n")
-            error: Exception = NoSchedulingPoint(f"rank {rank}: {limit}")
+            error: Exception = NoSchedulingPoint(f"rank {rank}: no answer within the {expired}")
+            shown = self._standing(self.ranks.members[rank].stacks)
             self.failures.append(Failure(rank, rank, index, error, shown, code, lasti, operation))
             self.events.append((rank, "raise", -1, rank, 0, 0, None, -1, None, -1))
         else:
@@ -128,6 +107,24 @@ class Conductor(Intake):
             self.events.append((rank, "crash", -1, rank, 0, 0, None, -1, None, -1))
         self.end_lane(lane, "raised" if expired else "dead")
         self._forget(lane)
+
+    def _standing(self, stacks: list[str]) -> str:
+        """What every rank waits for, and its Python stack, in the order of ranks."""
+        told = []
+        for lane, stack in zip(self.lanes, stacks, strict=False):
+            reason = lane.blocked_on
+            what = f"before its {lane.pending[0]}" if lane.state == "running" else lane.state
+            if reason is not None and reason[0] == "wait":
+                _, number, slot, value, reached, at = reason[:6]
+                held = self.regions[number][lane.rank].cells[slot]
+                sign = ">=" if reached else "=="
+                what = f"waits for {self.known[number][1]!r}[{at}] {sign} {value}; it is {held}"
+            elif reason is not None and reason[0] == "meet":
+                what = f"waits in {lane.pending[0]}; {self.arrived(reason[1])} of {reason[2]} came"
+            elif reason is not None:
+                what = f"waits in {reason[0]}"
+            told.append(f"rank {lane.rank} {what}\n{stack}")
+        return "\n".join(told)
 
     def _forget(self, lane: Lane) -> None:
         """Take everything that a lane had in flight out."""

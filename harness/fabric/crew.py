@@ -36,7 +36,9 @@ class Member:
         theirs, self.commands = os.pipe()
         self.wakes, wakes = os.pipe()
         self.wedged = False  # it must not be used for another plan
-        self.expired = ""
+        self.expired = ""  # the limit at which it was killed
+        self.stacks: list[str] = []  # of all ranks, then
+        self.mark = 0
         try:
             if body is None:
                 entry = "harness.fabric.rank_process:begin"
@@ -123,16 +125,22 @@ class Crew:
 
     def expire(self, rank: int) -> None:
         """A limit has expired while this rank was awaited: take all stacks, then kill it."""
-        shown = stacks([member.child for member in self.members])
-        text = "\n".join(f"rank {n}:\n{stack}" for n, stack in enumerate(shown))
         member = self.members[rank]
-        member.expired = f"no answer within the {self.deadline.expired()}\n{text}"
+        member.expired = self.deadline.expired()
+        if not any(other.stacks for other in self.members):
+            member.stacks = stacks([other.child for other in self.members])
         member.wedged = True
         member.child.stop(grace=0)
 
-    def expired(self, rank: int) -> str:
-        """The limit at which a rank was killed, and the stacks of all ranks then."""
-        return self.members[rank].expired
+    def begin(self) -> None:
+        """A new plan: what is printed from now on is its own."""
+        for member in self.members:
+            member.mark = os.fstat(member.child.log).st_size
+
+    def printed(self, rank: int) -> str:
+        """The end of what a rank has printed since `begin`."""
+        member = self.members[rank]
+        return member.child.printed(member.mark)
 
     def ending(self, rank: int) -> Ending:
         """How a process that did not answer has ended."""

@@ -158,6 +158,7 @@ class _Hosted:
         )
         engine.ranks = crew
         crew.deadline = Deadline(limits)
+        crew.begin()
         self._enter(engine, crew.arena)
         if asked:
             for rank in range(job.ranks):
@@ -182,7 +183,9 @@ class _Hosted:
             own = Region.over(tensor)
             own.view.cast("B")[:] = region.view
             kept.regions[number] = [own] * engine.size
-        return self.record(engine, kept, blocked, livelock)
+        run = self.record(engine, kept, blocked, livelock)
+        run.printed = [crew.printed(rank) for rank in range(engine.size)]
+        return run
 
     def _enter(self, engine: Intake, arena: Arena) -> None:
         """The host's memory and the faults that fired in it."""

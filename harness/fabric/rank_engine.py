@@ -34,6 +34,7 @@ SPINS = 20  # before a waiting process sleeps
 SLEEP_SECONDS = 50e-6
 SLEEP_SECONDS_MAX = 2e-3
 PAUSE_SECONDS_MAX = 1e-3
+EAGERNESS = (1.0, 0.5, 0.05)  # chances of an operation to be delivered when its process looks
 
 
 class RankEngine(Deliveries):
@@ -57,6 +58,7 @@ class RankEngine(Deliveries):
         self._commands = commands
         self._wakes = wakes
         self._pauses = pauses
+        self._eagerness: dict[int, float] = {}  # by operation in flight
         self._probing = 0
         self.seen: list[int] | None = None  # the counts of the faults, until they are told
         self._arrival: tuple[Any, int] | None = None
@@ -71,7 +73,8 @@ class RankEngine(Deliveries):
     def issue(self, op: InFlight, *, ordered: bool) -> None:
         """Put an operation in flight, and tell the conductor."""
         super().issue(op, ordered=ordered)
-        if self.natural:
+        if self._pauses is not None:
+            self._eagerness[op.number] = self._pauses.choice(EAGERNESS)
             return
         self.ops[op.number] = op
         after = op.after.number if op.after is not None else -1
@@ -211,7 +214,7 @@ class RankEngine(Deliveries):
                 raise Unwound
             order.__enter__()
             ready = self._ready(lane)
-            op = self._drawn(blocked=not ready)
+            op = self._drawn()
             if op is not None:
                 self._deliver(op)
                 order.give_all()
@@ -222,7 +225,7 @@ class RankEngine(Deliveries):
                 words[STATE + self.rank] = RUNNING
                 self._unblock_at(lane)
                 return
-            if self._alarm is None:
+            if self._alarm is None and not self.due:
                 if words[STATE + self.rank] == RUNNING:
                     self._telling.tell(
                         "point", lane.pending, self._told(lane.blocked_on), *_WAITING
@@ -268,14 +271,13 @@ class RankEngine(Deliveries):
 
     windows: Any  # this process's own view of the memory
 
-    def _drawn(self, *, blocked: bool) -> InFlight | None:
-        """An operation to deliver now, by the seed; a blocked lane delivers all that it can."""
-        if not self.due:
-            return None
+    def _drawn(self) -> InFlight | None:
+        """An operation to deliver now, if the seed says so: some go at once, some late."""
         assert self._pauses is not None
-        if not blocked and self._pauses.random() < 0.5:
-            return None
-        return self._pauses.choice(self.due)
+        for op in self._pauses.sample(self.due, len(self.due)):
+            if self._pauses.random() < self._eagerness[op.number]:
+                return op  # type: ignore[no-any-return]
+        return None
 
     def _pause(self) -> None:
         """Now and then, a while in which the others go on."""
@@ -290,9 +292,7 @@ class RankEngine(Deliveries):
         """The program has ended: deliver what is still in flight (natural order only)."""
         while self.due:
             with self._arena.order:
-                op = self._drawn(blocked=True)
-                assert op is not None
-                self._deliver(op)
+                self._deliver(self._drawn() or self.due[0])
         self._arena.words[STATE + self.rank] = ENDED
 
     def sleep(self, seconds: float) -> None:
