@@ -14,6 +14,7 @@ from __future__ import annotations
 from harness.errors import NoSchedulingPoint, PeerLost, RankExited, WaitExpired
 from harness.fabric.afterwards import next_steps
 from harness.fabric.flight import InFlight
+from harness.fabric.frames import PACKAGE
 from harness.fabric.intake import Intake
 from harness.fabric.lanes import Lane
 from harness.fabric.rank_engine import DELIVER, EXPIRED, GO, PEER_LOST, PROBE, STOP_LANE
@@ -123,7 +124,8 @@ class Conductor(Intake):
                 what = f"waits in {lane.pending[0]}; {self.arrived(reason[1])} of {reason[2]} came"
             elif reason is not None:
                 what = f"waits in {reason[0]}"
-            told.append(f"rank {lane.rank} {what}\n{stack}")
+            frames = [line for line in stack.splitlines() if f'File "{PACKAGE}' not in line]
+            told.append("\n".join([f"rank {lane.rank} {what}", *frames]))
         return "\n".join(told)
 
     def _forget(self, lane: Lane) -> None:

@@ -86,6 +86,11 @@ class Natural(Conductor):
         """A limit is over: the ranks that do not wait are to blame, or all."""
         words = self._arena.words
         busy = [rank for rank in sorted(self._waiting) if words[STATE + rank] != words[STAMP]]
+        self.ended = "blocked"
+        for rank in busy:  # what it was blocked in before says nothing
+            self.take(rank)
+            self.lanes[rank].blocked_on = None
+            self.lanes[rank].pending = ("next operation",)
         for rank in busy or sorted(self._waiting):
             self.ranks.expire(rank)
             self._waiting.discard(rank)

@@ -184,6 +184,9 @@ class _Hosted:
             own.view.cast("B")[:] = region.view
             kept.regions[number] = [own] * engine.size
         run = self.record(engine, kept, blocked, livelock)
+        for index, fault in enumerate(job.faults):
+            if engine.fired[index] and "simulated" not in fault.fabrics:
+                crew.members[fault.rank].wedged = True  # limits and slowness stay with a process
         run.printed = [crew.printed(rank) for rank in range(engine.size)]
         return run
 

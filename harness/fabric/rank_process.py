@@ -155,6 +155,7 @@ class _Program:
             engine._enabled_lanes = 1
             lane.state = "running"
             engine.serve()  # until it is this rank's turn to start
+            self._strike()
             ambient.enter(engine.rank)
             result = lane.program()
             if lane.dying:
@@ -175,6 +176,13 @@ class _Program:
             self._telling.tell("end", state, data)
         else:
             self._telling.tell("end", state, b"")
+
+    def _strike(self) -> None:
+        """Faults that hit the process before its program begins."""
+        for index, fault in enumerate(self._part.faults):
+            if fault.starts and fault.rank == self._engine.rank:
+                self._on_fire(index, Operation("start", fault.rank, self._engine.size, {}))
+                fault.deed()()
 
     def _made(self, ambient: Ambient) -> Callable[[], Any]:
         """The rank's queue of dispatches, from this process's own run of the host program."""

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness import subject
 from harness.ambient import nap
 from harness.errors import UsageError
 from harness.subject import Answer, Crashed, Expired, Failed, Subject

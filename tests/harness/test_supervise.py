@@ -32,7 +32,8 @@ def sleeps(value, fds):
 
 
 def ends(value, fds):
-    print("about to end with", value, flush=True)
+    sys.stdout.write(f"about to end with {value}\n")
+    sys.stdout.flush()
     if value >= 0:
         sys.exit(value)
     os.kill(os.getpid(), -value)
@@ -157,7 +158,8 @@ def counted():
         sorted(os.listdir("/dev/shm")),
         sorted(os.listdir(zygote().folder)),
         sorted(
-            pid for pid in os.listdir("/proc") if pid.isdigit() and parent(pid) in (own, zygote()._process.pid)
+            pid for pid in os.listdir("/proc")
+            if pid.isdigit() and parent(pid) in (own, zygote()._process.pid)
         ),
     )
 
@@ -193,7 +195,8 @@ read, write = os.pipe()
 one = supervised("test_supervise:sleeps", 0)
 two = supervised("test_supervise:starts_another", 0, [write])
 three = forked(lambda: sys.stdin.read() or __import__("signal").pause())
-print(zygote().folder, zygote()._process.pid, one.pid, two.pid, int(os.read(read, 20)), three.pid, flush=True)
+pids = zygote()._process.pid, one.pid, two.pid, int(os.read(read, 20)), three.pid
+print(zygote().folder, *pids, flush=True)
 sys.stdin.read()
 """
 
