@@ -120,8 +120,8 @@ class Slowed(_ProcessFault, frozen=True, tag="slowed"):
 
         def slow() -> None:
             own = os.getpid()
-            os.nice(10)
             if os.fork():
+                os.nice(10)
                 return
             for _ in range(self.milliseconds // 10):
                 os.kill(own, signal.SIGSTOP)

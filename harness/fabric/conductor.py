@@ -11,6 +11,8 @@ to no operation within its limit is killed, after the stacks of all were taken.
 
 from __future__ import annotations
 
+from typing import Any
+
 from harness.errors import NoSchedulingPoint, PeerLost, RankExited, WaitExpired
 from harness.fabric.afterwards import next_steps
 from harness.fabric.flight import InFlight
@@ -51,7 +53,7 @@ class Conductor(Intake):
             self._tell(lane, EXPIRED if isinstance(error, WaitExpired) else GO)
 
     def _tell(self, lane: Lane, command: int, argument: int = 0) -> bool:
-        answered = self.ranks.command(lane.rank, command, argument, self.clock())
+        answered: bool = self.ranks.command(lane.rank, command, argument, self.clock())
         self.take(lane.rank)
         if not answered:
             self.lost(lane)
@@ -153,7 +155,7 @@ class Conductor(Intake):
 
     def _probed(self, lane: Lane) -> Afterwards:
         memory, start, issued = self._arena.memory(), len(self.events), self.issued
-        lists = (self.failures, self.dead, self.peers_lost, self.tellers[lane.rank].calls)
+        lists: tuple[list[Any], ...] = (self.failures, self.dead, self.peers_lost, self.tellers[lane.rank].calls)
         lengths, fired = list(map(len, lists)), list(self.fired)
         lane.stopped = lane.pending, lane.blocked_on
         self.end_lane(lane, "unwound")  # nothing that it tells from now on moves the world
@@ -162,7 +164,7 @@ class Conductor(Intake):
         found = next_steps(self.events[start:], lane.index, str(lane.pending[0]))
         del self.events[start:]
         for kept, length in zip(lists, lengths, strict=True):
-            del kept[length:]  # type: ignore[attr-defined]
+            del kept[length:]
         self.issued, self.fired = issued, fired
         lane.state, lane.result = "unwound", None
         self._forget(lane)

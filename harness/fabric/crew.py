@@ -39,6 +39,7 @@ class Member:
         self.expired = ""  # the limit at which it was killed
         self.stacks: list[str] = []  # of all ranks, then
         self.mark = 0
+        self.child: Child
         try:
             if body is None:
                 entry = "harness.fabric.rank_process:begin"
@@ -52,7 +53,7 @@ class Member:
                         os.close(fd)
                     body(rank, theirs, wakes)
 
-                self.child: Child = forked(begin)
+                self.child = forked(begin)
         finally:
             os.close(theirs)
             os.close(wakes)

@@ -5,9 +5,10 @@ The process performs what it announces, and it alone copies what it has put in f
 
 Conducted: at each point the process tells what it will do next and waits for a command: go on, deliver
 one of your operations, end. Natural: nobody is asked. The process takes the world's lock, performs its
-operation and lets go with its event (arena.py); what it has in flight it delivers itself whenever it comes
-to an operation or waits, in an order and after pauses that follow from a seed. So a put arrives some time
-after its call, as on a machine whose network makes progress in calls. Waiting is short adaptive polling.
+operation and lets go with its event (arena.py); what it has in flight it delivers itself whenever it
+comes to an operation or waits, in an order and after pauses that follow from a seed. So a put arrives
+some time after its call, as on a machine whose network makes progress in calls. Waiting is short
+adaptive polling.
 
 Not modelled: progress while the program computes; several lanes of a rank.
 """

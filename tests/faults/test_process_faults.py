@@ -67,15 +67,15 @@ def hungry(rank):
 
 @scenario(reference=nobody_alone, ranks=(2, 2))
 def impatient(rank):
-    """Rank 0 waits for rank 1, which has a little to compute, for a second and a half only."""
+    """Rank 0 waits for rank 1, which has a little to compute, for two seconds only."""
     cells = rank.window("cells", 1, torch.int32)
     rank.barrier()
     if rank.index == 1:
         started = os.times()
-        while sum(os.times()[:2]) - sum(started[:2]) < 0.05:
+        while sum(os.times()[:2]) - sum(started[:2]) < 0.1:
             pass
         rank.notify(cells, 0, 0, 1, op=NotifyOp.Set)
-    elif not rank.wait(cells, 0, 1, timeout=1.5):
+    elif not rank.wait(cells, 0, 1, timeout=2.0):
         return 0
     return rank.size
 
@@ -101,9 +101,9 @@ ROWS = [
     Row(MemoryLimit(rank=1, mebibytes=8), hungry, "exceptions/runtime_error"),
     Row(OpenFilesLimit(rank=1, files=2), hungry, "exceptions/os_error"),
     Row(FileSizeLimit(rank=1, nbytes=100), hungry, "exceptions/os_error"),
-    Row(Stopped(rank=1, nth=2, milliseconds=3000), impatient, "integrity/wrong_value", natural=1),
+    Row(Stopped(rank=1, nth=2, milliseconds=4000), impatient, "integrity/wrong_value", natural=1),
     Row(
-        Slowed(rank=1, nth=1, percent=1, milliseconds=4000), impatient, "integrity/wrong_value",
+        Slowed(rank=1, nth=1, percent=1, milliseconds=5000), impatient, "integrity/wrong_value",
         natural=1,
     ),
 ]
@@ -149,7 +149,8 @@ def test_without_a_fault_all_is_well(program):
 
 @pytest.mark.parametrize("row", ROWS, ids=title)
 def test_the_simulated_fabric_refuses_it_in_one_line(row):
-    with pytest.raises(PlanError, match=f"{row.fault.tag()} hits a real process; it needs fabric processes"):
+    told = f"{row.fault.tag()} hits a real process; it needs fabric processes"
+    with pytest.raises(PlanError, match=told):
         run(plan_of(row), scenario=row.program)
 
 
@@ -185,7 +186,7 @@ def test_survivors_may_catch_the_loss():
             rank.barrier()
             rank.barrier()
         except PeerLost as lost:
-            assert lost.rank == 1
+            return rank.size if lost.rank == 1 else -1
         return rank.size
 
     plan = Plan(
