@@ -155,7 +155,9 @@ class Conductor(Intake):
 
     def _probed(self, lane: Lane) -> Afterwards:
         memory, start, issued = self._arena.memory(), len(self.events), self.issued
-        lists: tuple[list[Any], ...] = (self.failures, self.dead, self.peers_lost, self.tellers[lane.rank].calls)
+        lists: tuple[list[Any], ...] = (
+            self.failures, self.dead, self.peers_lost, self.tellers[lane.rank].calls
+        )
         lengths, fired = list(map(len, lists)), list(self.fired)
         lane.stopped = lane.pending, lane.blocked_on
         self.end_lane(lane, "unwound")  # nothing that it tells from now on moves the world

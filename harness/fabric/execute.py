@@ -219,6 +219,7 @@ def rank_queue(
 
 
 def blocked_lane(lane: Lane, simulation: Simulation, windows: SharedWindows) -> Blocked:
+    """What a lane that never ended waits for, and where."""
     pending, reason = lane.stopped or (lane.pending, lane.blocked_on)
     if reason is None:
         kind, window, _, lo, _ = (*pending, -1, 0, 0, 0)[:5]
@@ -296,6 +297,7 @@ def finished(
     job: Job, simulation: Simulation, ranks: list[RankState], windows: SharedWindows,
     world: World, observed: Any, interposer: Interposer | None, blocked: list[Blocked],
 ) -> Run:
+    """The record of a world that has come to its end."""
     return Run(
         ranks=job.ranks,
         lanes=[(lane.rank, lane.worker) for lane in simulation.lanes]
