@@ -117,6 +117,8 @@ class Arena:
         used = self.words[USED]
         self.words[:] = memoryview(bytes(HEADER_BYTES)).cast("q")
         self.words[USED] = self.start
+        for rank in range(self.size):
+            self.words[STATE + rank] = RUNNING
         self._keys[:] = memoryview(bytes(KEY_BYTES)).cast("q")
         for rank in range(self.size):
             self._set_length(rank, 8)

@@ -32,6 +32,7 @@ class Conductor(Intake):
         for lane in self.lanes:
             lane.state = "running"
             self.current = lane
+            self.tellers[lane.rank].started = len(self.events)
             self._tell(lane, GO)
         self.gate = False
         self.current = self.lanes[0]

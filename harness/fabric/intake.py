@@ -29,7 +29,10 @@ DTYPES = {str(dtype): dtype for dtype in ITEMSIZE}
 class Teller:
     """What is known of one rank's process. length: of its log so far. calls: collective ones."""
 
-    __slots__ = ("began", "calls", "codes", "failure", "indexes", "lane", "length", "numbers", "ops")
+    __slots__ = (
+        "began", "calls", "codes", "failure", "indexes", "lane", "length", "numbers", "ops",
+        "started",
+    )
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
@@ -40,6 +43,7 @@ class Teller:
         self.indexes: list[int] = []  # events: its own index -> the world's
         self.calls: list[Call] = []
         self.began: list[int] = []
+        self.started = 0  # events before its program began
         self.failure: Failure | None = None  # told; its event follows
 
     def code(self, number: int) -> CodeType | None:
@@ -121,7 +125,7 @@ class Intake(Choosing):
         self.events.append((owner, kind, window, peer, lo, hi, value, number, teller.code(code), lasti))
         if kind == "fence":
             teller.lane.fence_mark = self.issued
-        elif kind == "store":
+        elif kind == "store" and not self.natural:
             region = self.regions[window][rank]
             if region.waiters:
                 self.wake(region)
@@ -162,7 +166,7 @@ class Intake(Choosing):
         if blocked is not None:
             *rest, code, lasti = blocked
             lane.blocked_on = (*rest, teller.code(code), lasti)
-            if blocked[0] == "wait":
+            if blocked[0] == "wait" and not self.natural:
                 self.regions[blocked[1]][lane.rank].waiters.append(lane)
         if not enabled and lane.enabled:
             lane.enabled = False

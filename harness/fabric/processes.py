@@ -232,8 +232,8 @@ class _Hosted:
         engine.polled = polled
         run.livelock = list(livelock)
         run.dispatched = [  # a dispatch begins right after its rank's last event
-            [teller.indexes[own - 1] + 1 if own else 0 for own in teller.began]
-            for teller in engine.tellers
+            [teller.indexes[own - 1] + 1 if own else teller.started for own in teller.began]
+            for teller in engine.tellers if self.failure is None
         ]
         return run
 
