@@ -17,11 +17,12 @@ import select
 import signal
 from collections.abc import Callable
 
+from harness import registry
 from harness.ambient import now
 from harness.errors import EngineError
 from harness.fabric.arena import Arena
 from harness.fabric.rank_engine import COMMAND, DONE, EXIT
-from harness.supervise import Child, Deadline, Ending, forked, stacks, supervised
+from harness.supervise import Child, Deadline, Ending, forked, stacks, supervised, zygote
 
 END_SECONDS = 5.0  # for a process to be done with a plan that is over
 ROOM = 4  # of the crew that is kept, unless a plan needs more
@@ -189,6 +190,8 @@ def warm(ranks: int) -> Crew:
         except EngineError:  # the zygote was killed, and with it its children
             cool()
     if not _warm:
+        known = [module.__name__ for module in registry.modules()]
+        zygote().preload(["harness.fabric.rank_process", *known])
         made = Crew(max(ranks, ROOM))
         _warm.append(made)
         made.start()

@@ -253,6 +253,12 @@ class Intake(Choosing):
 
     # After the run ------------------------------------------------------------------------------
 
+    def release(self) -> None:
+        """Let go of the arena, whose memory is then free at once and not at some collection."""
+        self._on.clear()
+        self.regions.clear()
+        self.tellers.clear()
+
     def keep_memory(self) -> SharedWindows:
         """Copies of all memory by number, as the run has left it; the arena is used again."""
         kept = SharedWindows(self.size)

@@ -187,6 +187,8 @@ class _Hosted:
         for index, fault in enumerate(job.faults):
             if engine.fired[index] and "simulated" not in fault.fabrics:
                 crew.members[fault.rank].wedged = True  # limits and slowness stay with a process
+        self._laid.clear()
+        engine.release()
         run.printed = [crew.printed(rank) for rank in range(engine.size)]
         return run
 
