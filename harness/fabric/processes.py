@@ -107,8 +107,13 @@ class _Hosted:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.fired: list[tuple[int, int]] = []  # faults of the host program: which, at which rank
-        self.interposer = Interposer(job.faults, self._on_fire, real=True) if job.faults else None
+        fired: list[tuple[int, int]] = []
+        self.fired = fired  # faults of the host program: which, at which rank
+
+        def on_fire(index: int, op: Operation) -> None:
+            fired.append((index, op.rank))
+
+        self.interposer = Interposer(job.faults, on_fire, real=True) if job.faults else None
         self.world = World(job.ranks, job.device_ids, self.interposer)
         self.observed: Any = None
         self.program: HostProgram | None = None
@@ -124,9 +129,6 @@ class _Hosted:
                 code, lasti = user_frame(error)
                 text = "".join(traceback.format_exception(error))
                 self.failure = Failure(-1, -1, 0, error, text, code, lasti, "host")
-
-    def _on_fire(self, index: int, op: Operation) -> None:
-        self.fired.append((index, op.rank))
 
     def lay(self, arena: Arena) -> Layout:
         """Lay windows and host tensors into the arena; what is where, by number."""

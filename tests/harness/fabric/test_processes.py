@@ -1,5 +1,6 @@
 """Ranks as real processes: dispatch rules, deadlines, deaths, natural order, crews, nothing left."""
 
+import gc
 import os
 import signal
 import sys
@@ -324,7 +325,7 @@ def test_a_plan_limit_ends_a_poll_in_natural_order(monkeypatch):
     def polls(rank):
         cells = rank.window("cells", 1, torch.int32)
         while not int(rank.load(cells, 0, 1)):
-            pass
+            nap(0.01)
         return rank.size
 
     outcome = go(polls, natural=1)
@@ -370,6 +371,7 @@ def test_the_lock_is_given_back_by_a_killed_process():
 def ours():
     """Descriptors of this process, and the processes that it and the zygote have."""
     run(MESH, "processes")
+    gc.collect()
     parents = {os.getpid(), zygote()._process.pid}
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
