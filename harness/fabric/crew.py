@@ -164,6 +164,11 @@ class Crew:
                 member.wedged = True
                 member.child.signal(signal.SIGKILL)
 
+    def wedge(self) -> None:
+        """A plan was given up: none of these processes is used again."""
+        for member in self.members:
+            member.wedged = True
+
     def close(self) -> None:
         """End every process and free the arena."""
         if self.owner != os.getpid():

@@ -33,6 +33,7 @@ from harness.ambient import Ambient
 from harness.errors import NotYet, UsageError
 from harness.fabric import crew as crews
 from harness.fabric.arena import Arena, region_bytes
+from harness.fabric.carrier import exclusive
 from harness.fabric.conductor import Conductor
 from harness.fabric.crew import Crew
 from harness.fabric.execute import Job, blocked_lane, finished
@@ -68,18 +69,32 @@ def execute(
     if hosted.program.lanes:
         raise NotYet("several lanes of a rank: not yet built on processes; use the simulated fabric")
     limits = limits or Limits()
-    if _known(plan, scenario):
-        crew = crews.warm(plan.ranks)
-        crew.arena.reset()
-        asked = marshal.dumps({
-            "plan": encode(plan), "path": sys.path, "folder": os.getcwd(), "seed": seed,
-            "device_ids": job.device_ids and tuple(job.device_ids), "layout": hosted.lay(crew.arena),
-        })
-        try:
-            return hosted.run(crew, seed, limits, asked)
-        finally:
-            crew.finish(plan.ranks)
-    crew = Crew(plan.ranks)
+    with exclusive:
+        if _known(plan, scenario):
+            return _warm(plan, job, hosted, seed, limits)
+        return _cold(job, hosted, seed, limits)
+
+
+def _warm(plan: Plan, job: Job, hosted: _Hosted, seed: int | None, limits: Limits) -> Run:
+    """On processes that are kept, which find everything by its name."""
+    crew = crews.warm(plan.ranks)
+    crew.arena.reset()
+    asked = marshal.dumps({
+        "plan": encode(plan), "path": sys.path, "folder": os.getcwd(), "seed": seed,
+        "device_ids": job.device_ids and tuple(job.device_ids), "layout": hosted.lay(crew.arena),
+    })
+    try:
+        run = hosted.run(crew, seed, limits, asked)
+    except BaseException:  # Ctrl-C, say: nobody knows where they stand
+        crew.wedge()
+        raise
+    crew.finish(plan.ranks)
+    return run
+
+
+def _cold(job: Job, hosted: _Hosted, seed: int | None, limits: Limits) -> Run:
+    """On processes that are forked from this one for this plan."""
+    crew = Crew(job.ranks)
     try:
         crew.arena.reset()
         layout = hosted.lay(crew.arena)

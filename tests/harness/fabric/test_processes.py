@@ -16,6 +16,8 @@ from harness.ambient import nap
 from harness.errors import NotYet
 from harness.fabric import crew, processes
 from harness.fabric.arena import Arena, Order
+from harness.fabric.carrier import exclusive
+from harness.fabric.conductor import Conductor
 from harness.scenario import NoParams
 from harness.supervise import Limits, zygote
 from systems.collectives.rounds import Rounds
@@ -363,6 +365,31 @@ def test_the_lock_is_given_back_by_a_killed_process():
     arena.close()
     for fd in (arena.fd, read, write):
         os.close(fd)
+
+
+def test_a_plan_that_is_given_up_leaves_processes_that_no_other_plan_meets(monkeypatch):
+    run(MESH, "processes")
+    members = [member.child.pid for member in crew.warm(3).members]
+    told = []
+
+    def interrupted(conductor, lane):
+        told.append(lane)
+        if len(told) > 5:
+            raise KeyboardInterrupt
+        return moved(conductor, lane)
+
+    moved = Conductor._move
+    with monkeypatch.context() as patched:
+        patched.setattr(Conductor, "_move", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(MESH, "processes")
+    assert run(MESH, "processes").run.identity() == run(MESH).run.identity()
+    assert not set(members) & {member.child.pid for member in crew.warm(3).members}
+
+
+def test_a_run_inside_a_run_is_refused():
+    with exclusive, pytest.raises(UsageError, match="a run was started inside a run"):
+        run(MESH, "processes")
 
 
 # Nothing is left --------------------------------------------------------------------------------------
