@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from harness.fabric.rank_workers import RankClock, RankWorkers, rank_call
     from harness.finding import Checker, Finding, Outcome, Verdict
     from harness.host import World, is_window_or_tensor
-    from harness.interpose import DeferAfter, Die, Drop, Operation, Raise, Twice
+    from harness.interpose import DeferAfter, Die, Drop, Operation, Raise, Strike, Twice
     from harness.plan import EVERY, Fault, Hold, Plan, Preempt, Visibility
     from harness.rank import AtomicType, NotifyOp, Rank, WaitCmp
     from harness.record import Run, Site
@@ -66,6 +66,7 @@ __all__ = [
     "Scenario",
     "SimulatedDisk",
     "Site",
+    "Strike",
     "Subject",
     "Twice",
     "UsageError",
@@ -96,7 +97,7 @@ _PARTS = {
     "fabric.rank_workers": ("RankClock", "RankWorkers", "rank_call"),
     "finding": ("Checker", "Finding", "Outcome", "Verdict"),
     "host": ("World", "is_window_or_tensor"),
-    "interpose": ("DeferAfter", "Die", "Drop", "Operation", "Raise", "Twice"),
+    "interpose": ("DeferAfter", "Die", "Drop", "Operation", "Raise", "Strike", "Twice"),
     "plan": ("EVERY", "Fault", "Hold", "Plan", "Preempt", "Visibility"),
     "rank": ("AtomicType", "NotifyOp", "Rank", "WaitCmp"),
     "record": ("Run", "Site"),

@@ -8,7 +8,7 @@
         UserFileError            a user's scenario file that is missing, refused or fails to import
       OperationError             a rank or host program asked for something impossible
         OutOfBounds  WrongDtype  WrongShape  WrongPeer  WrongHandle  Misaligned  NonContiguous
-        UseAfterFree  DispatchError  NotShared  ThreadStarted  NoSchedulingPoint
+        UseAfterFree  DispatchError  NotShared  ThreadStarted  NoSchedulingPoint  RankExited
       PeerLost                   the world's answer to a rank that waits for a dead one
       NotYet                     a part of the interface that has its place but no body yet
       EngineError                a defect of this project
@@ -120,6 +120,15 @@ class ThreadStarted(OperationError):
 
 class NoSchedulingPoint(OperationError):
     """A rank that ran for too long without calling any operation."""
+
+
+class RankExited(OperationError):
+    """A rank whose process ended before its program had. code: exit code, or minus the signal."""
+
+    def __init__(self, rank: int, code: int, text: str = "") -> None:
+        super().__init__(text or f"rank {rank}: its process ended with {code}")
+        self.rank = rank
+        self.code = code
 
 
 class PeerLost(RankfaultError):

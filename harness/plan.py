@@ -82,6 +82,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
     family: ClassVar[Literal["environment", "bug"]] = "bug"
     everywhere: ClassVar[bool] = True  # whether rank = -1, every rank, makes sense
     lowers: ClassVar[bool] = False  # a friendly name for deviations: `lower` writes them down
+    starts: ClassVar[bool] = False  # it hits a real process before its program: `deed` says how
+    fabrics: ClassVar[tuple[str, ...]] = ("simulated", "processes")  # where it can happen
     reorders: ClassVar[bool] = False  # lowered after those that only hold single operations
 
     rank: Annotated[int, msgspec.Meta(ge=EVERY, lt=RANKS_MAX)] = 0
@@ -93,6 +95,10 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
 
     def rewrite(self, op: Any) -> Any:
         """The operation to perform instead, or an action of harness/interpose.py."""
+        raise NotImplementedError
+
+    def deed(self) -> Any:
+        """A function that hits the rank's real process before its program begins (`starts` only)."""
         raise NotImplementedError
 
     def lower(self, plan: Any, scenario: Any) -> Any:

@@ -255,10 +255,16 @@ def _one(
 
 
 def fault_type(name: str) -> type[Fault]:
-    """The registered fault called `name`. Raises UnknownName."""
+    """The registered fault called `name`. Raises UnknownName; UsageError for one that only real
+    processes have."""
     known = registry.faults()
     if name not in known:
         raise UnknownName("fault", name, known)
+    if "simulated" not in known[name].fabrics:
+        raise UsageError(
+            f"fault {name}: it hits a real process, and hunts are simulated; write it into a plan and "
+            "run that with fabric='processes'"
+        )
     return known[name]
 
 

@@ -23,7 +23,7 @@ from harness.plan import Plan
 from harness.record import Run, place
 from harness.scenario import Scenario
 
-FABRICS = ("simulated",)
+FABRICS = ("simulated", "processes")
 _in_flight: list[Plan] = []
 
 
@@ -34,10 +34,12 @@ def in_flight() -> Plan | None:
 
 def run(
     plan: Plan, fabric: str = "simulated", *, scenario: Scenario | None = None, races: bool = False,
-    watch: bool = False,
+    watch: bool = False, natural: int | None = None,
 ) -> Outcome:
     """Execute and judge `plan`. scenario: the one the plan names, if the caller has it at hand.
 
+    fabric: "simulated", or "processes", where the plan's schedule is imposed on real processes.
+    natural: a seed: let the processes run in their own order, with seeded pauses.
     races: look for races as well.
     watch: look at every torch operation for uses of plain tensors in flight (fabric/tensors.py).
 
@@ -45,9 +47,12 @@ def run(
     """
     if fabric not in FABRICS:
         raise NotYet(f"fabric {fabric!r}: not yet built; choose one of: {', '.join(FABRICS)}")
+    if natural is not None and fabric != "processes":
+        raise UsageError(f"natural={natural}: the {fabric} fabric has no natural order; leave it out")
     found = scenario if scenario is not None else registry.find(plan.scenario)
     plan = lowered(plan, found)
-    return judge(plan, found, execute_plan(plan, found, watch=watch), races=races)
+    record = execute_plan(plan, found, watch=watch, fabric=fabric, natural=natural)
+    return judge(plan, found, record, races=races)
 
 
 def lowered(plan: Plan, scenario: Scenario) -> Plan:
@@ -65,7 +70,7 @@ def explore(
     return judge(plan, scenario, execute_plan(plan, scenario, chooser=chooser, events_max=events_max))
 
 
-def check_plan(plan: Plan, scenario: Scenario) -> None:
+def check_plan(plan: Plan, scenario: Scenario, fabric: str = "simulated") -> None:
     """Refuse what the scenario or the fabric cannot run. Raises PlanError, UnknownName or NotYet."""
     low, high = scenario.ranks
     if not low <= plan.ranks <= high:
@@ -73,6 +78,12 @@ def check_plan(plan: Plan, scenario: Scenario) -> None:
             f"plan: $.ranks: {plan.ranks} is outside {low}..{high}, the worlds of {scenario.name}"
         )
     registry.mutant_of(scenario, plan.bug)
+    for index, fault in enumerate(plan.faults):
+        if fabric not in fault.fabrics:
+            raise PlanError(
+                f"plan: $.faults[{index}]: {fault.tag()} hits a real process; it needs fabric "
+                f"{' or '.join(fault.fabrics)}, given {fabric}"
+            )
     seen = plan.visibility
     for switch, value in (("lines", seen.lines), ("stale", seen.stale)):
         if value:
@@ -84,10 +95,11 @@ def check_plan(plan: Plan, scenario: Scenario) -> None:
 def execute_plan(
     plan: Plan, scenario: Scenario, *, chooser: Chooser | None = None,
     guide: Callable[[int], int] | None = None, events_max: int = EVENTS_MAX,
-    job_out: list[Job] | None = None, watch: bool = False,
+    job_out: list[Job] | None = None, watch: bool = False, fabric: str = "simulated",
+    natural: int | None = None,
 ) -> Run:
     """The record of one execution, with the reference in it, not yet judged."""
-    check_plan(plan, scenario)
+    check_plan(plan, scenario, fabric)
     mutant = registry.mutant_of(scenario, plan.bug)
 
     def host(world: World) -> Any:
@@ -111,7 +123,7 @@ def execute_plan(
     _in_flight.append(plan)
     try:
         with mutant.planted() if mutant else contextlib.nullcontext():
-            record = execute(job)
+            record = execute(job) if fabric == "simulated" else _real(plan, scenario, job, natural)
     finally:
         _in_flight.pop()
     if record.observed is None:
@@ -129,6 +141,13 @@ def execute_plan(
             f"{plan.params}: {type(error).__name__}: {error}"
         ) from error
     return record
+
+
+def _real(plan: Plan, scenario: Scenario, job: Job, natural: int | None) -> Run:
+    """The record of one execution on real processes."""
+    from harness.fabric import processes  # starts nothing, but is not needed to simulate
+
+    return processes.execute(plan, scenario, job, seed=natural)
 
 
 def judge(plan: Plan, scenario: Scenario, record: Run, *, races: bool = False) -> Outcome:
