@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import torch
 
-from systems.store.config import StoreConfig, configured
+from systems.store.config import TIMEOUT_MAX, StoreConfig, configured
 from systems.store.errors import (
     OK,
     TIMEOUT,
@@ -211,6 +211,10 @@ class BlockStore:
 
     def _limit(self, timeout_ms: int | None) -> float | None:
         limit = self.config.timeout_ms if timeout_ms is None else timeout_ms
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit <= TIMEOUT_MAX:
+            raise BadParameter(
+                f"timeout_ms: given {timeout_ms!r}; allowed None or 0 to {TIMEOUT_MAX} (0: no limit)"
+            )
         return limit / 1000 if limit else None
 
     def check(self, task: Task) -> tuple[int, bool]:
@@ -230,8 +234,9 @@ class BlockStore:
         """Make dumped blocks visible (True) or drop them (False); a status a block, 0 is success."""
         self._open()
         ids = checked_ids(block_ids, distinct=True)
-        flags = [is_success] * len(ids) if isinstance(is_success, bool) else list(is_success)
-        if len(flags) != len(ids) or not all(isinstance(flag, bool) for flag in flags):
+        flags = [is_success] * len(ids) if isinstance(is_success, bool) else is_success
+        right = isinstance(flags, Sequence) and len(flags) == len(ids)
+        if not right or not all(isinstance(flag, bool) for flag in flags):
             raise BadParameter(
                 f"commit: given {flags!r} for {len(ids)} block ids; allowed one bool a block"
             )
