@@ -189,7 +189,8 @@ def _usable(tensor: Any, name: str) -> None:
     odd = "quantised " if tensor.is_quantized else "nested " if tensor.is_nested else ""
     if odd or tensor.layout != torch.strided or tensor.device.type not in ("cpu", "cuda"):
         raise BadParameter(
-            f"{name}: given {odd}{tensor.layout} on {tensor.device}; allowed a dense tensor on CPU or CUDA"
+            f"{name}: given {odd}{tensor.layout} on {tensor.device}; allowed a dense tensor on CPU or"
+            " CUDA"
         )
     if not tensor.is_contiguous():
         raise BadParameter(

@@ -275,7 +275,7 @@ def test_wrong_commits_and_tasks_are_refused(create, ids):
         store.wait(7)
     task = store.load(ids(1), 0, torch.zeros(1))
     for limit in (-1, "5", True, float("nan"), 10**30):
-        with pytest.raises(BadParameter, match="timeout_ms: given .*; allowed None or 0 to"):
+        with pytest.raises(BadParameter, match=r"timeout_ms: given .*; allowed None or 0 to"):
             store.wait(task, timeout_ms=limit)
     assert store.wait(task, timeout_ms=0) == NOT_FOUND
 
