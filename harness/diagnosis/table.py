@@ -8,6 +8,8 @@ that need the program's source. Exceptions are looked up under the error's own n
 
 from __future__ import annotations
 
+from harness.diagnosis.clients import CLIENTS
+
 LIKELY: dict[str, tuple[str, str]] = {
     "integrity/wrong_value": (
         "an offset, peer, shape or summand is wrong",
@@ -356,6 +358,9 @@ BECAUSE: dict[str, tuple[str, str]] = {
         "compare offset and extent of the stores to that tensor with the rank's place in it",
     ),
 }
+
+
+BECAUSE |= CLIENTS
 
 
 def likely(name: str, because: str = "") -> tuple[str, str]:
