@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness import lowering
+    from harness.checkers.durable import Durable
+    from harness.crash_states import Aftermath, CrashStates
     from harness.diagnosis.table import likely
     from harness.errors import PeerLost, RankfaultError, UsageError
     from harness.fabric.memory import Buffer, Window
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from harness.finding import Checker, Finding, Outcome, Verdict
     from harness.host import World, is_window_or_tensor
     from harness.interpose import DeferAfter, Die, Drop, Operation, Raise, Twice
-    from harness.plan import EVERY, Fault, Hold, Plan, Preempt, Visibility
+    from harness.plan import EVERY, Crash, Fault, Hold, Plan, Preempt, Visibility
     from harness.rank import AtomicType, NotifyOp, Rank, WaitCmp
     from harness.record import Run, Site
     from harness.run import run
@@ -32,14 +34,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVERY",
+    "Aftermath",
     "Answer",
     "AtomicType",
     "Buffer",
     "Checker",
+    "Crash",
+    "CrashStates",
     "Crashed",
     "DeferAfter",
     "Die",
     "Drop",
+    "Durable",
     "Expired",
     "Failed",
     "Fault",
@@ -84,6 +90,8 @@ __all__ = [
 ]
 
 _PARTS = {
+    "checkers.durable": ("Durable",),
+    "crash_states": ("Aftermath", "CrashStates"),
     "diagnosis.table": ("likely",),
     "errors": ("PeerLost", "RankfaultError", "UsageError"),
     "fabric.memory": ("Buffer", "Window"),
@@ -92,7 +100,7 @@ _PARTS = {
     "finding": ("Checker", "Finding", "Outcome", "Verdict"),
     "host": ("World", "is_window_or_tensor"),
     "interpose": ("DeferAfter", "Die", "Drop", "Operation", "Raise", "Twice"),
-    "plan": ("EVERY", "Fault", "Hold", "Plan", "Preempt", "Visibility"),
+    "plan": ("EVERY", "Crash", "Fault", "Hold", "Plan", "Preempt", "Visibility"),
     "rank": ("AtomicType", "NotifyOp", "Rank", "WaitCmp"),
     "record": ("Run", "Site"),
     "run": ("run",),

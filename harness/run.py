@@ -77,8 +77,10 @@ def check_plan(plan: Plan, scenario: Scenario) -> None:
     for switch, value in (("lines", seen.lines), ("stale", seen.stale)):
         if value:
             raise NotYet(f"plan: $.visibility.{switch}: not yet built; leave it at its default")
-    if plan.crash is not None:
-        raise NotYet("plan: $.crash: crash states of stores are not yet built; leave it null")
+    if plan.crash is not None and scenario.recovery is None:
+        raise PlanError(
+            f"plan: $.crash: {scenario.name} has no recovery that could follow a crash; allowed null"
+        )
 
 
 def execute_plan(
