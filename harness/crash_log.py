@@ -51,6 +51,7 @@ class CrashLog:
     def __init__(self, log: Sequence[LogEntry], profile: Profile, base: Image) -> None:
         self.profile = profile
         self.base = base
+        self.entries = list(log)
         self.length = len(log)
         self.names: dict[int, tuple[NameChange, ...]] = {}
         self.data: dict[int, tuple[int, Change]] = {}

@@ -26,6 +26,7 @@ from harness.plan import Crash
 from harness.simulated_disk import SimulatedDisk
 
 SECTOR = 512
+TOLD = 8  # lost effects that are named
 TEARS = 16  # places at which one write is torn
 BUDGET = 1024  # sets and tears a crash point
 
@@ -34,12 +35,13 @@ Key = tuple[int, int, tuple[int, ...]]
 
 
 class Aftermath(NamedTuple):
-    """What a scenario's recovery is given: the disk after the crash, the crash, and what the part before
-    it had returned (whose `disk` it was)."""
+    """What a scenario's recovery is given: the disk after the crash, the crash, what the part before it
+    had returned (whose `disk` it was), and the crash in words."""
 
     disk: SimulatedDisk
     crash: Crash
     observed: Any
+    told: tuple[str, ...] = ()
 
 
 class _Names(NamedTuple):
@@ -80,11 +82,20 @@ class CrashStates:
             full = (1 << at) - 1 & self.log.all
             for tear in self._tears(at, full):
                 yield from self._new(at, full, tear)
-        for at in points:
-            yield from self._new(at, self.log.forced[at])
+        yield from self._least()
         for at in points:
             if at == self.log.length or self._turns(at):
                 yield from self._every(at)
+
+    def simplest(self) -> Iterator[Crash]:
+        """The two extremes of each crash point: nothing lost, and everything that is not durable."""
+        for at in range(self.log.length + 1):
+            yield from self._new(at, (1 << at) - 1 & self.log.all)
+        yield from self._least()
+
+    def _least(self) -> Iterator[Crash]:
+        for at in range(self.log.length + 1):
+            yield from self._new(at, self.log.forced[at])
 
     # Sets -------------------------------------------------------------------------------------------
 
@@ -201,18 +212,39 @@ class CrashStates:
 
     def image(self, crash: Crash) -> Image:
         """What is there after the crash; what the profile does not allow of it is clamped."""
-        at = min(crash.at, self.log.length)
-        forced = self.log.forced[at]
-        wanted = sum(1 << index for index in set(crash.keep) if index < at) & self.log.all | forced
-        mask = sum(1 << index for index in bits(wanted) if not self.log.needs[index] & ~wanted)
-        tear = None
-        if crash.torn:
-            tears = [one for one in self._tears(at, mask) if one[2] == crash.zeros]
-            tear = min(tears, key=lambda one: abs(one[1] - crash.torn), default=None)
+        _, mask, tear = self._fitted(crash)
         names = self._named(mask & self.log.all_names)
         contents = {number: bytes(self._content(number, mask, self._own(number, tear)))
                     for number in names.files}
         return Image(names.folders, contents)
+
+    def _fitted(self, crash: Crash) -> tuple[int, int, Tear | None]:
+        """Crash point, effects and tear."""
+        at = min(crash.at, self.log.length)
+        forced = self.log.forced[at]
+        wanted = sum(1 << index for index in set(crash.keep) if index < at) & self.log.all | forced
+        mask = sum(1 << index for index in bits(wanted) if not self.log.needs[index] & ~wanted)
+        if not crash.torn:
+            return at, mask, None
+        tears = [one for one in self._tears(at, mask) if one[2] == crash.zeros]
+        return at, mask, min(tears, key=lambda one: abs(one[1] - crash.torn), default=None)
+
+    def told(self, crash: Crash) -> tuple[str, ...]:
+        """The crash in words: where it comes, what is lost, what is torn."""
+        entries = self.log.entries
+        at, mask, tear = self._fitted(crash)
+        last = f", after {entries[at - 1].shown()}" if at else ""
+        lines = [f"the crash comes after {at} entries of the operation log{last}"]
+        lost = bits((1 << at) - 1 & self.log.all & ~mask)
+        lines += [f"lost: entry {index}, {entries[index].shown()}" for index in lost[:TOLD]]
+        if len(lost) > TOLD:
+            lines.append(f"lost: {len(lost) - TOLD} more")
+        if tear is not None:
+            end = "its size stays, with zeros or old bytes" if tear[2] else "the file ends there"
+            lines.append(
+                f"torn: entry {tear[0]}, {entries[tear[0]].shown()}, lacks its last {tear[1]} bytes; {end}"
+            )
+        return tuple(lines)
 
     def _own(self, number: int, tear: Tear | None) -> Tear | None:
         return tear if tear is not None and self.log.data[tear[0]][0] == number else None

@@ -46,6 +46,11 @@ class LogEntry(NamedTuple):
     target: str = ""
     data: bytes = b""
 
+    def shown(self) -> str:
+        """In one line."""
+        more = {"rename": f" to {self.target}", "write": f" ({self.length} bytes at {self.offset})"}
+        return f"{self.kind} {self.path}{more.get(self.kind, '')}"
+
 
 @functools.lru_cache(maxsize=4096)
 def _parts(path: str) -> tuple[str, ...]:

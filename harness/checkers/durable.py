@@ -43,13 +43,8 @@ class Durable:
             cause, remedy = likely(f"durable/{kind}")
             yield Finding(
                 checker="durable", kind=kind, rank=disk.log[at].rank, message=text, cause=cause,
-                remedy=remedy, evidence=(f"entry {at} of the operation log: {_shown(disk.log[at])}",),
+                remedy=remedy, evidence=(f"entry {at} of the operation log: {disk.log[at].shown()}",),
             )
-
-
-def _shown(entry: LogEntry) -> str:
-    target = f" to {entry.target}" if entry.kind == "rename" else ""
-    return f"{entry.kind} {entry.path}{target}"
 
 
 def _plain(path: str) -> str:

@@ -165,6 +165,10 @@ LIKELY: dict[str, tuple[str, str]] = {
         "path, a rename that did not happen, an eviction",
         "look for the block's file in the folder; make lookup and load follow from the files",
     ),
+    "store/torn_block": (
+        "a block can be seen and its data is not all there",
+        "make the data durable before the block gets its name, and verify length and checksum at a load",
+    ),
     "store/phantom_block": (
         "a key stands for another block, or a lookup does not look at the whole id",
         "compare the whole id, in the file too",
@@ -205,6 +209,31 @@ LIKELY: dict[str, tuple[str, str]] = {
     ),
     "store/misuse": (
         "the adapter's answer has a form that the protocol does not know", "see docs/adapters.md"
+    ),
+    "durable/rename_before_fsync": (
+        "the file gets its name before its data is durable: after a crash the name may stand for a part of "
+        "the data, or for nothing",
+        "fsync the file before the rename",
+    ),
+    "durable/written_after_rename": (
+        "the file is still written when everybody can see it: a reader, or a crash, finds it half-way",
+        "write all of it under the private name, header too, then fsync, then rename",
+    ),
+    "durable/folder_not_synced": (
+        "a rename or a new file is durable only with its folder: the call promises more than it did",
+        "fsync the folder after the rename and before the acknowledgement",
+    ),
+    "durable/parent_not_synced": (
+        "the folder was made and its own name is not durable, so that all in it may go with it",
+        "fsync the folder above whenever a folder was made",
+    ),
+    "durable/written_after_acknowledgement": (
+        "the file changes after the call has promised it",
+        "do all writing before the acknowledgement; write what comes later to a file of its own",
+    ),
+    "durable/removed_before_rename": (
+        "the old file is removed before the new one has its name: a crash between the two loses both",
+        "rename over the old file, which replaces it at once",
     ),
     "exceptions/not_yet": ("the program uses a part that is not built", "leave it out"),
 }
@@ -350,6 +379,12 @@ BECAUSE: dict[str, tuple[str, str]] = {
     "source_reused": (
         "the source buffer was written again before the dump had read it",
         "leave the source alone until wait (or check) says that the dump is done, or dump a copy",
+    ),
+    "crashed": (
+        "what had been acknowledged was not durable, or not in that order, when the power went: an fsync of "
+        "the file, of its folder or of the folder above is missing or comes too late",
+        "see what was lost: fsync the file, rename, fsync its folder (and the one above, if it is new), and "
+        "only then acknowledge",
     ),
     "result_unwritten": (
         "no store reached the place of the result: it is missing, is too short or went elsewhere",

@@ -79,12 +79,13 @@ class Promise(NamedTuple):
 class Stage:
     """One life of the disk, from one crash to the next: what was done, and what was wrong with it.
 
-    wrong: kind of finding and text.
+    wrong: kind of finding and text. told: the crash before it, in words.
     """
 
     disk: SimulatedDisk
     params: Params
     before: Promise = Promise()
+    told: tuple[str, ...] = ()
     steps: list[Step] = field(default_factory=list)
     wrong: list[tuple[str, str]] = field(default_factory=list)
 
@@ -235,6 +236,7 @@ def recovery(world: World, params: Params, aftermath: Aftermath) -> dict[str, An
     """What the store's successor finds."""
     before: Stage = aftermath.observed["stage"]
     stage = recovered(aftermath.disk, before.promise(aftermath.crash.at), params)
+    stage.told = before.told + aftermath.told
     world.dispatch(_nothing, device=0)
     return {"disk": stage.disk, "stage": stage}
 

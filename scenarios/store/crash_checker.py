@@ -26,7 +26,9 @@ class CrashChecker:
         told = dict(reversed(stage.wrong)) if stage is not None else {}
         for kind in ORDER:
             if kind in told:
-                cause, remedy = likely(f"store/{kind}", "after_crash" if kind != "residue" else "")
+                crashed = stage.told and kind in ("lost_block", "torn_block")
+                cause, remedy = likely(f"store/{kind}", "crashed" if crashed else "")
                 yield Finding(
-                    checker="store", kind=kind, rank=0, message=told[kind], cause=cause, remedy=remedy
+                    checker="store", kind=kind, rank=0, message=told[kind], evidence=stage.told,
+                    cause=cause, remedy=remedy,
                 )
