@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harness import lowering
     from harness.checkers.durable import Durable
+    from harness.checkers.linear_search import ILLEGAL, NEVER, Op
+    from harness.checkers.linearizable import Linearizable
     from harness.crash_states import Aftermath, CrashStates
     from harness.diagnosis.table import likely
     from harness.errors import PeerLost, RankfaultError, UsageError
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVERY",
+    "ILLEGAL",
+    "NEVER",
     "Aftermath",
     "Answer",
     "AtomicType",
@@ -51,8 +55,10 @@ __all__ = [
     "Fault",
     "Finding",
     "Hold",
+    "Linearizable",
     "Mutant",
     "NotifyOp",
+    "Op",
     "Operation",
     "Outcome",
     "PeerLost",
@@ -91,6 +97,8 @@ __all__ = [
 
 _PARTS = {
     "checkers.durable": ("Durable",),
+    "checkers.linear_search": ("ILLEGAL", "NEVER", "Op"),
+    "checkers.linearizable": ("Linearizable",),
     "crash_states": ("Aftermath", "CrashStates"),
     "diagnosis.table": ("likely",),
     "errors": ("PeerLost", "RankfaultError", "UsageError"),

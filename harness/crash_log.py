@@ -102,9 +102,7 @@ class CrashLog:
             self._write(index, entry)
         elif kind in ("truncate", "damage"):
             self._truncate(index, entry)
-        elif kind in ("fsync", "fsync_dir"):
-            self._synchronised(number)
-        elif kind == "close" and self.profile == "nfs":
+        elif kind in ("fsync", "fsync_dir") or (kind == "close" and self.profile == "nfs"):
             self._synchronised(number)
         elif kind == "failed_fsync" and number not in self._tables:
             self._pending[number] = 0

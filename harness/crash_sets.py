@@ -72,7 +72,7 @@ class _Parts:
     def sets(self) -> Iterator[int]:
         """Cheapest first: an unfinished tree costs what it has lost so far."""
         turn = itertools.count()
-        trees = [(0, next(turn), self._forced, (ROOT,))]
+        trees: list[tuple[int, int, int, tuple[int, ...]]] = [(0, next(turn), self._forced, (ROOT,))]
         while trees:
             lost, _, mask, waiting = heapq.heappop(trees)
             if not waiting:

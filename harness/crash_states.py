@@ -241,9 +241,8 @@ class CrashStates:
             lines.append(f"lost: {len(lost) - TOLD} more")
         if tear is not None:
             end = "its size stays, with zeros or old bytes" if tear[2] else "the file ends there"
-            lines.append(
-                f"torn: entry {tear[0]}, {entries[tear[0]].shown()}, lacks its last {tear[1]} bytes; {end}"
-            )
+            torn = entries[tear[0]].shown()
+            lines.append(f"torn: entry {tear[0]}, {torn}, lacks its last {tear[1]} bytes; {end}")
         return tuple(lines)
 
     def _own(self, number: int, tear: Tear | None) -> Tear | None:

@@ -13,7 +13,7 @@ ROOT = 1  # the root folder's number
 
 
 class Image(NamedTuple):
-    """A tree as a value, all of it durable: by number, the names in each folder, and each file's bytes."""
+    """A tree as a value, all of it durable: by number, each folder's names and each file's bytes."""
 
     folders: Mapping[int, Mapping[str, int]]
     files: Mapping[int, bytes]

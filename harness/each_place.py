@@ -16,11 +16,15 @@ import msgspec
 from msgspec import inspect as types
 
 from harness.crash_states import BUDGET, CrashStates
+from harness.errors import RankfaultError
 from harness.plan import Crash, Fault, Plan
 from harness.run import execute_plan
 from harness.scenario import Scenario
 from harness.simulated_disk import SimulatedDisk
 from harness.strategy import all_fault_counts
+
+PLANS_MAX = 2_000  # crashes of one program that a shrink looks at
+PLANS_BUDGET = 64  # of one crash point
 
 
 def each_place(plan: Plan, scenario: Scenario, kinds: Iterable[type[Fault]]) -> Iterator[Fault]:
@@ -60,6 +64,27 @@ def crashes(plan: Plan, scenario: Scenario, budget: int) -> Iterator[Crash]:
     if isinstance(disk, SimulatedDisk):
         states = CrashStates(disk.log, disk.tree.profile, disk.tree.base, budget=budget)
         yield from states if budget else states.simplest()
+
+
+def crash_plans(plan: Plan, scenario: Scenario, most: int = PLANS_MAX) -> Iterator[Plan]:
+    """A plan with a crash: as it is, without it, with up to `most` others of its run, simplest first."""
+    yield plan
+    calm = msgspec.structs.replace(plan, crash=None)
+    yield calm
+    try:
+        for crash in itertools.islice(crashes(calm, scenario, PLANS_BUDGET), most):
+            yield msgspec.structs.replace(plan, crash=crash)
+    except RankfaultError:  # the program does not run
+        return
+
+
+def simpler_crashes(plan: Plan, scenario: Scenario) -> Iterator[Plan]:
+    """`plan` without its crash, then with each one that comes before its own in order."""
+    if plan.crash is not None:
+        for one in itertools.islice(crash_plans(plan, scenario), 1, None):
+            if one == plan:
+                return
+            yield one
 
 
 def _choices(kind: type[Fault]) -> Iterator[dict[str, object]]:

@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from harness.ambient import now
-from harness.each_place import crashes
+from harness.each_place import crash_plans, simpler_crashes
 from harness.errors import RankfaultError
 from harness.finding import Finding, Outcome
 from harness.plan import EVERY, Deviation, Fault, Hold, Plan, Preempt
@@ -41,8 +41,6 @@ SEARCH_RUNS_UNSCHEDULED = 12  # where the finding needed no schedule so far
 # A smaller program is worth so many deviations where there were fewer: stories must be readable.
 LONGEST_STORY = 3
 CRASHES_MAX = 250  # of a smaller program that are tried
-CRASH_BUDGET = 64  # states of a crash point that they are drawn from
-PROOF_CRASHES_MAX = 2_000
 NTH_MAX = 4  # occurrences of a fault that are tried
 PLACES_MAX = 64  # places of a fault that are tried in a smaller program
 replace = msgspec.structs.replace
@@ -109,7 +107,7 @@ class _Search:
         searches: explored runs, once the plan as it is, the default run and everything held failed.
         """
         if plan.crash is not None:
-            return any(self.accept(one) for one in self.crashed(plan, CRASHES_MAX))
+            return any(self.accept(one) for one in crash_plans(plan, self.scenario, CRASHES_MAX))
         if plan.schedule and self.accept(plan):
             return True
         plan = replace(plan, schedule=())
@@ -127,17 +125,6 @@ class _Search:
         if self._placed(plan, default.run, holds):
             return True
         return self._explored(plan, default.run, searches)
-
-    def crashed(self, plan: Plan, most: int) -> Iterator[Plan]:
-        """A plan with a crash: as it is, without it, with up to `most` others of its run, simplest first."""
-        yield plan
-        calm = replace(plan, crash=None)
-        yield calm
-        try:
-            for crash in itertools.islice(crashes(calm, self.scenario, CRASH_BUDGET), most):
-                yield replace(plan, crash=crash)
-        except RankfaultError:
-            return
 
     def _placed(self, plan: Plan, default: Run, holds: tuple[Hold, ...]) -> bool:
         """The same with a plan's only fault at another place: its nth counts operations of the larger
@@ -199,7 +186,7 @@ def minimise(
             _faults(search)
             _schedule(search)
             _params(search, lengths=False)
-            _crash(search)
+            any(search.accept(plan) for plan in simpler_crashes(search.best.plan, scenario))
             if search.best.plan != before:
                 continue
             proof = prove(search.best.plan, _programs(search), search.attempt)
@@ -213,27 +200,6 @@ def minimise(
     best = outcome.finds(finding.identity)
     assert best is not None
     return Minimised(outcome, best, proven, search.runs, now() - search.started, why)
-
-
-def _crash(search: _Search) -> None:
-    """The simplest crash of the plan's run that shows it."""
-    for plan in _simpler_crashes(search):
-        if search.accept(plan):
-            return
-
-
-def _simpler_crashes(search: _Search) -> Iterator[Plan]:
-    """The best plan with each crash that comes before its own in the order of enumeration."""
-    best = search.best.plan
-    if best.crash is None:
-        return
-    if best.crash.again is not None:
-        yield from itertools.islice(search.crashed(best, CRASHES_MAX), 1, None)
-        return
-    for plan in itertools.islice(search.crashed(best, PROOF_CRASHES_MAX), 1, None):
-        if plan == best:
-            return
-        yield plan
 
 
 def _with_races(search: _Search) -> Outcome:
@@ -427,5 +393,5 @@ def _programs(search: _Search) -> list[Plan]:
                 found.append(replace(best, params=params))
     if best.crash is None:
         return found
-    crashed = [one for plan in found for one in search.crashed(plan, PROOF_CRASHES_MAX)]
-    return [*_simpler_crashes(search), *crashed]
+    crashed = [one for plan in found for one in crash_plans(plan, search.scenario)]
+    return [*simpler_crashes(best, search.scenario), *crashed]

@@ -185,10 +185,12 @@ def _portfolio(plan: Plan, order: Order, number: int) -> Iterator[Attempt]:
 
 
 def _crashing(plan: Plan, order: Order, number: int) -> Iterator[Attempt]:
-    """A few crashes of this parameter set, half of them among the simplest."""
+    """A few crashes of this parameter set: some that lose all that is not durable, some of any kind."""
+    if order.scenario.recovery is None:
+        return
     source = generator("crash", order.root_seed, number)
-    for budget in (0, CRASH_BUDGET) if order.scenario.recovery else ():
-        found = list(crashes(plan, order.scenario, budget))
+    for budget in (0, CRASH_BUDGET):
+        found = [one for one in crashes(plan, order.scenario, budget) if budget or not one.keep]
         for crash in source.sample(found, min(CRASHES, len(found))):
             yield Attempt("crash_state", replace(plan, crash=crash))
 

@@ -14,7 +14,7 @@ from typing import Any
 from harness import registry
 from harness.checkers import CHECKERS, RACES
 from harness.crash_states import Aftermath, CrashStates
-from harness.errors import NotYet, PlanError, UsageError
+from harness.errors import NotYet, PlanError, Undecided, UsageError
 from harness.fabric.execute import Job, execute
 from harness.fabric.frames import user_frame
 from harness.fabric.simulated import EVENTS_MAX, Chooser
@@ -177,6 +177,8 @@ def judge(plan: Plan, scenario: Scenario, record: Run, *, races: bool = False) -
     for checker in (*CHECKERS, *scenario.checkers, *((RACES,) if races else ())):
         try:
             findings.extend(checker.check(record))
+        except Undecided as error:  # what it found before that counts
+            notes.append(f"checker {checker.name}: {error}")
         except Exception as error:  # a crashed checker is UNKNOWN, never a pass
             notes.append(f"checker {checker.name} failed: {type(error).__name__}: {error}")
     findings.sort(key=lambda found: (found.checker == RACES.name, found.kind == "signal_leak"))

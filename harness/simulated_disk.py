@@ -7,8 +7,9 @@ name), and its effect. `mounted` gives another process a view of the same tree. 
 use a tree: workers are lanes.
 
 Modelled: open flags, errno as Linux gives it, files that are unlinked or replaced while open, capacity,
-relatime, alignment of direct I/O, durability (`durable` under the weak POSIX profile, the states of
-any crash in crash_states.py). Not modelled: see disk_tree.py; umask and modes; the order in which concurrent parts of one operation land (each is whole).
+relatime, alignment of direct I/O, durability (`durable` is the worst of weak POSIX, crash_states.py has
+the states of any crash). Not modelled: see disk_tree.py; umask and modes; the order in which concurrent
+parts of one operation land (each is whole).
 
 What faults may add to an operation's arguments: `seconds` (sleep first); `limit` (bytes moved at most),
 `flip` (a bit, counted from the first one moved), `stale` (read what was there before the last change);

@@ -16,6 +16,7 @@ has no durable state.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
@@ -75,6 +76,9 @@ class Promise(NamedTuple):
     may: frozenset[str] = frozenset()
 
 
+NOTHING = Promise()
+
+
 @dataclass(slots=True)
 class Stage:
     """One life of the disk, from one crash to the next: what was done, and what was wrong with it.
@@ -84,7 +88,7 @@ class Stage:
 
     disk: SimulatedDisk
     params: Params
-    before: Promise = Promise()
+    before: Promise = NOTHING
     told: tuple[str, ...] = ()
     steps: list[Step] = field(default_factory=list)
     wrong: list[tuple[str, str]] = field(default_factory=list)
@@ -107,7 +111,7 @@ class Stage:
         disk = self.disk
         begun = len(disk.log)
         disk.mark("begun", what)
-        codes = store.commit([IDS[block] for block in blocks], [True] * len(blocks))
+        codes = store.commit(_ids(blocks), [True] * len(blocks))
         good = "".join(block for block, code in zip(blocks, codes, strict=True) if code == OK)
         if good:
             disk.mark("acknowledged", what, PROMISES[self.params.durability])
@@ -117,19 +121,27 @@ class Stage:
             self.steps.append(Step(begun, len(disk.log) - 1, good))
         return len(good) == len(blocks)
 
-    def dump(self, store: BlockStore, block: str) -> bool:
-        """Whether the block's dump went well."""
-        task = store.dump([IDS[block]], 0, content(BLOCKS.index(block), 0, self.params.elements))
+    def dump(self, store: BlockStore, blocks: Sequence[str]) -> bool:
+        """Whether all the blocks' dumps went well."""
+        task = store.dump(_ids(blocks), 0, _contents(tuple(blocks), self.params.elements))
         return store.wait(task) == OK
 
-    def load(self, store: BlockStore, block: str) -> bool:
-        """Whether the block's load went well; what it brings is compared."""
-        target = page_aligned(4 * self.params.elements).view(ELEMENT).fill_(POISON)
-        if store.wait(store.load([IDS[block]], 0, target)) != OK:
-            return False
-        if not torch.equal(target, content(BLOCKS.index(block), 0, self.params.elements)):
-            self.wrong.append(("silent_corruption", f"block {block} is told good and holds other bytes"))
-        return True
+    def load(self, store: BlockStore, blocks: Sequence[str]) -> str:
+        """The blocks whose load went well; what it brings is compared."""
+        size = self.params.elements
+        target = page_aligned(4 * size * len(blocks)).view(ELEMENT).fill_(POISON)
+        task = store.load(_ids(blocks), 0, target)
+        store.wait(task)
+        loaded = "".join(
+            block for block, code in zip(blocks, task.statuses, strict=True) if code == OK
+        )
+        if not torch.equal(target, _contents(tuple(blocks), size)):
+            for index, block in enumerate(blocks):
+                part = target[index * size : (index + 1) * size]
+                if block in loaded and not torch.equal(part, _contents((block,), size)):
+                    told = f"block {block} is told good and holds other bytes"
+                    self.wrong.append(("silent_corruption", told))
+        return loaded
 
     def open(self, seconds: float, writer: str, **config: Any) -> BlockStore:
         """A store on this disk."""
@@ -137,6 +149,16 @@ class Stage:
             self.disk, seconds, storage_path=FOLDER, durability=self.params.durability, writer=writer,
             residue_seconds=3600, **config,
         )
+
+
+def _ids(blocks: Sequence[str]) -> list[bytes]:
+    return [IDS[block] for block in blocks]
+
+
+@functools.cache
+def _contents(blocks: tuple[str, ...], elements: int) -> torch.Tensor:
+    """The blocks' data, one after another."""
+    return torch.cat([content(BLOCKS.index(block), 0, elements) for block in blocks])
 
 
 def worked(params: Params) -> Stage:
@@ -156,11 +178,10 @@ def worked(params: Params) -> Stage:
                 stage.wrong.append(("unexpected_error", f"{what} fails"))
             dumped = []
         elif call == "commit false":
-            store.commit([IDS[block] for block in dumped], [False] * len(dumped))
+            store.commit(_ids(dumped), [False] * len(dumped))
             dumped = []
         elif call == "load":
-            for block in "ab":
-                stage.load(store, block)
+            stage.load(store, "ab")
         else:
             _evict(stage, what)
     return stage
@@ -192,12 +213,14 @@ def recovered(disk: SimulatedDisk, promise: Promise, params: Params) -> Stage:
 
 def _inspect(stage: Stage, store: BlockStore) -> None:
     """What is there before anything is done."""
-    for block, hit in zip(BLOCKS, store.lookup(list(IDS.values())), strict=True):
-        if hit and block not in stage.before.may:
+    hits = [block for block, hit in zip(BLOCKS, store.lookup(_ids(BLOCKS)), strict=True) if hit]
+    loaded = stage.load(store, hits) if hits else ""
+    for block in BLOCKS:
+        if block in hits and block not in stage.before.may:
             stage.wrong.append(("uncommitted_visible", f"block {block} hits; no commit had begun"))
-        if block in stage.before.must and not hit:
+        if block in stage.before.must and block not in hits:
             stage.wrong.append(("lost_block", f"block {block} misses; its commit was acknowledged"))
-        if hit and not stage.load(store, block) and stage.params.durability != "none":
+        if block in hits and block not in loaded and stage.params.durability != "none":
             stage.wrong.append(("torn_block", f"block {block} hits and cannot be loaded"))
     _residue(stage, "after the store is opened")
 
@@ -210,14 +233,14 @@ def _residue(stage: Stage, when: str) -> None:
 
 def _redump(stage: Stage, store: BlockStore) -> None:
     """Every block once more."""
-    for block in BLOCKS:
-        if not stage.dump(store, block):
-            stage.wrong.append(("unexpected_error", f"block {block} cannot be dumped again"))
+    if not stage.dump(store, BLOCKS):
+        stage.wrong.append(("unexpected_error", "the blocks cannot be dumped again"))
     if not stage.call("recovery, commit", store, BLOCKS):
         stage.wrong.append(("unexpected_error", "what was dumped again cannot be committed"))
-    hits = store.lookup(list(IDS.values()))
+    hits = store.lookup(_ids(BLOCKS))
+    loaded = stage.load(store, BLOCKS)
     for block, hit in zip(BLOCKS, hits, strict=True):
-        if not hit or not stage.load(store, block):
+        if not hit or block not in loaded:
             stage.wrong.append(("lost_block", f"block {block} was committed again and is not to be had"))
 
 

@@ -23,7 +23,9 @@ class CrashChecker:
     def check(self, run: Run) -> Iterable[Finding]:
         """At most one finding of each kind, the worst first."""
         stage = run.observed.get("stage") if isinstance(run.observed, dict) else None
-        told = dict(reversed(stage.wrong)) if stage is not None else {}
+        if stage is None:
+            return
+        told = dict(reversed(stage.wrong))
         for kind in ORDER:
             if kind in told:
                 crashed = stage.told and kind in ("lost_block", "torn_block")

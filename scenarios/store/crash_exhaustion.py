@@ -41,7 +41,7 @@ class Exhausted:
     again: int = 0
     cut: int = 0
     violations: list[Violation] = field(default_factory=list)
-    _known: dict[object, Stage] = field(default_factory=dict)
+    _known: dict[object, list[tuple[str, str]]] = field(default_factory=dict)
 
     def add(self, params: Params, *, budget: int = BUDGET, recoveries: bool = False) -> None:
         """Every crash of one workload. recoveries: and of each one's recovery, at its simplest."""
@@ -50,9 +50,8 @@ class Exhausted:
         states = CrashStates(work.disk.log, params.profile, budget=budget)
         for crash in states:
             disk = states.disk(crash, direct_block=work.disk.direct_block)
-            new, stage = self._judged(disk, work.promise(crash.at), params)
-            self._told(stage, params, crash)
-            if new and recoveries:
+            stage = self._judged(disk, work.promise(crash.at), params, crash)
+            if stage is not None and recoveries:
                 self._again(stage, params, crash)
             self.states += 1
         self.tried += states.tried
@@ -63,23 +62,23 @@ class Exhausted:
         states = CrashStates(log, params.profile, base)
         for again in states.simplest():
             disk = states.disk(again, direct_block=stage.disk.direct_block)
-            _, after = self._judged(disk, stage.promise(again.at), params)
-            self._told(after, params, Crash(crash.at, crash.keep, crash.torn, crash.zeros, again))
+            told = Crash(crash.at, crash.keep, crash.torn, crash.zeros, again)
+            self._judged(disk, stage.promise(again.at), params, told)
             self.again += 1
         self.tried += states.tried
 
-    def _judged(self, disk: SimulatedDisk, promise: Promise, params: Params) -> tuple[bool, Stage]:
-        """Whether the case is new, and what the recovery made of it."""
+    def _judged(
+        self, disk: SimulatedDisk, promise: Promise, params: Params, crash: Crash
+    ) -> Stage | None:
+        """What the recovery made of the disk; None where that is known."""
         key = (params.durability, params.elements, promise, _print(disk))
-        new = key not in self._known
-        if new:
+        stage = None
+        if key not in self._known:
             self.judged += 1
-            self._known[key] = recovered(disk, promise, params)
-        return new, self._known[key]
-
-    def _told(self, stage: Stage, params: Params, crash: Crash) -> None:
-        for kind, text in stage.wrong:
-            self.violations.append(Violation(params, crash, kind, text))
+            stage = recovered(disk, promise, params)
+            self._known[key] = stage.wrong
+        self.violations += [Violation(params, crash, *wrong) for wrong in self._known[key]]
+        return stage
 
 
 def exhausted(

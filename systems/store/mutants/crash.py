@@ -17,7 +17,7 @@ from systems.store.stage import Dump
 
 
 @mutant(
-    of=Files._make_durable, expects="durable/rename_before_fsync|store/torn_block|store/lost_block", ranks=1
+    of=Files._make_durable, expects="durable/rename_before_fsync|store/torn_block", ranks=1
 )
 def file_not_synced(self: Files, fd: int) -> None:
     """The fsync of a block's file is left out: the name may outlive the data.
@@ -110,9 +110,7 @@ def acknowledged_before_rename(self: PosixStage, block_id: bytes) -> None:
     late[:] = [block_id]
 
 
-@mutant(
-    of=PosixStage._publish, expects="durable/written_after_rename|store/torn_block|store/lost_block", ranks=1
-)
+@mutant(of=PosixStage._publish, expects="durable/written_after_rename|store/torn_block", ranks=1)
 def header_after_rename(self: PosixStage, dump: Dump) -> None:
     """The header is written when the file has its final name; until then the page is empty.
 
@@ -164,7 +162,7 @@ def residue_adopted(self: Sweep) -> None:
 
     Expected: store/uncommitted_visible after a crash, in any world.
     """
-    for folder in self._listed(""):
+    for folder in ("", *self._listed("")):
         for name in self._listed(folder):
             path = self._join(folder, name)
             if name.endswith(".tmp") and name.count(".") > 2:
