@@ -4,10 +4,10 @@ An operation lies somewhere between its call and its return; two with the same t
 order. One that never returned may have happened at any time after its call, or never. `search` is the
 search of Wing and Gong with Lowe's list of calls and returns: the first operations that may come next are
 tried in turn, what was reached is remembered as (the set done, the state), and a return whose operation
-is not done yet means a step back. What only observes is done as soon as it is right, and never tried
-again: moving it to the front of an order cannot spoil the order. The set is kept as how many of the
-first operations are done and a mask of the others, so that long histories stay cheap. It ends after
-`limit` steps without a verdict.
+is not done yet means a step back. What only asks, and rules nothing out, is done as soon as it is right
+and never tried again: moving it to the front of an order cannot spoil the order. The set is kept as how
+many of the first operations are done and a mask of the others, so that long histories stay cheap. It
+ends after `limit` steps without a verdict.
 
 Not modelled: weaker orders (sequential consistency, sessions). Sources: Wing and Gong 1993, Lowe 2017;
 reference/algorithms.md section 7.
@@ -47,8 +47,9 @@ class Model(Protocol):
     def step(self, state: Any, op: Op) -> Any:
         """The state after `op`, or ILLEGAL where its result cannot be; result None: anything may be."""
 
-    def observes(self, op: Op) -> bool:
-        """Whether `op` leaves every state as it is."""
+    def asks(self, op: Op) -> bool:
+        """Whether `op` only asks: it leaves a state as it is, or, where a state is a set of
+        possibilities, rules some of them out; without it the others have every order that they had."""
 
     def register(self, op: Op) -> tuple[str, Hashable] | None:
         """`op` as ("write" | "read", value) of a register whose written values are all different;
@@ -108,9 +109,9 @@ class _Search:
     """One search: what is done, in order, and what is left."""
 
     def __init__(self, ops: Sequence[Op], model: Model, limit: int) -> None:
-        asked = [op for op in ops if op.returned != NEVER or not model.observes(op)]
-        self.ops = sorted(asked, key=lambda op: (op.called, op.returned))
-        self.observes = [model.observes(op) for op in self.ops]
+        told = [op for op in ops if op.returned != NEVER or not model.asks(op)]
+        self.ops = sorted(told, key=lambda op: (op.called, op.returned))
+        self.asks = [model.asks(op) for op in self.ops]
         self.step = model.step
         self.limit = limit
         self.steps = 0
@@ -120,6 +121,7 @@ class _Search:
         # Operations below `first` are done, and from there on those in the mask.
         self.first, self.mask = 0, 0
         self.done: list[tuple[int, int, int, Any]] = []
+        self.settled: list[bool] = []  # of those done: it was right to do it, whatever follows
         self.longest: list[int] = []
         self.at = 0  # the change that was undone last
 
@@ -127,7 +129,7 @@ class _Search:
         """Until there is a verdict."""
         chain = self.chain
         seen = {(self.first, self.mask, self.state)}
-        self._observe()
+        self._settle()
         at = chain.next[chain.end]
         while self.left:
             self.steps += 1
@@ -138,30 +140,31 @@ class _Search:
                     return self._verdict(self.longest, legal=False)
                 at = chain.next[self.at]
                 continue
-            after = ILLEGAL if self.observes[at] else self.step(self.state, self.ops[at])
+            after = self.step(self.state, self.ops[at])
             reached = (*_with(self.first, self.mask, at), after)
             if after is ILLEGAL or reached in seen:
                 at = chain.next[at]
                 continue
             seen.add(reached)
             self._take(at, reached)
-            self._observe()
+            self._settle()
             at = chain.next[chain.end]
         return self._verdict([number for number, *_ in self.done], legal=True)
 
     def _take(self, number: int, reached: tuple[int, int, Any]) -> None:
         self.done.append((number, self.first, self.mask, self.state))
+        self.settled.append(self.asks[number] and reached[2] == self.state)
         self.first, self.mask, self.state = reached
         self.left -= self.chain.returns[number]
         self.chain.take(number)
 
-    def _observe(self) -> None:
+    def _settle(self) -> None:
         """Do all that may come now, is right and changes nothing: later it could not be righter."""
         chain = self.chain
         at = chain.next[chain.end]
         while at < chain.count:
             following = chain.next[at]
-            if self.observes[at] and self.step(self.state, self.ops[at]) is not ILLEGAL:
+            if self.asks[at] and self.step(self.state, self.ops[at]) == self.state:
                 self.steps += 1
                 self._take(at, (*_with(self.first, self.mask, at), self.state))
                 if following == at + chain.count:  # its own return: what follows may come now, too
@@ -169,14 +172,14 @@ class _Search:
             at = following
 
     def _back(self) -> bool:
-        """Undo the last change, and what was observed after it; False where there is none."""
+        """Undo the last choice, and what was settled after it; False where there is none."""
         if len(self.done) > len(self.longest):
             self.longest = [number for number, *_ in self.done]
         while self.done:
             self.at, self.first, self.mask, self.state = self.done.pop()
             self.chain.put_back(self.at)
             self.left += self.chain.returns[self.at]
-            if not self.observes[self.at]:
+            if not self.settled.pop():
                 return True
         return False
 

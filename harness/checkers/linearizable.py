@@ -107,7 +107,7 @@ def _only(ops: list[Op], needed: set[int], model: Model) -> list[Op]:
     """The history in which only some operations say anything."""
     return [
         op if index in needed else op._replace(returned=NEVER, result=None)
-        for index, op in enumerate(ops) if index in needed or not model.observes(op)
+        for index, op in enumerate(ops) if index in needed or not model.asks(op)
     ]
 
 

@@ -61,7 +61,7 @@ class History:
 
     evicts: whether the store may remove committed blocks. shards: of a block. tolerated: statuses that
     need no fault. forgotten: acknowledgements before this event promise nothing (a power cut).
-    closed: how many stores were closed in order.
+    closed: how many stores were closed in order. cuts: the events before which the power was cut.
     """
 
     disk: Any
@@ -70,6 +70,7 @@ class History:
     tolerated: frozenset[int] = frozenset()
     forgotten: int = 0
     closed: int = 0
+    cuts: list[int] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     ids: list[bytes] = field(default_factory=list)
 

@@ -37,7 +37,7 @@ class Register:
             return new if state == old else state
         return state if op.result == (state,) or op.result is None else ILLEGAL
 
-    def observes(self, op):
+    def asks(self, op):
         return op.kind == "read" or (op.kind == "cas" and op.result is False)
 
     def register(self, op):
@@ -59,7 +59,7 @@ class Text:
             return state + op.value
         return state if op.result in (state, None) else ILLEGAL
 
-    def observes(self, op):
+    def asks(self, op):
         return op.kind == "get"
 
     def register(self, op):
@@ -192,7 +192,7 @@ def test_a_witness_contradicts_itself_whatever_the_others_did(ops):
     assert judged.witness
     others = [
         op._replace(returned=NEVER, result=None)
-        for op in ops if op not in judged.witness and not Register().observes(op)
+        for op in ops if op not in judged.witness and not Register().asks(op)
     ]
     assert search([*judged.witness, *others], Register()).legal is False
 
