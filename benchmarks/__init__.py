@@ -12,7 +12,7 @@ from typing import Any
 
 NAMES = (
     "events", "hypothesis", "allreduce", "flat", "races", "detection", "false_alarms", "shrinking",
-    "replay", "store_ratios", "worlds", "kills", "confirmed",
+    "replay", "store_ratios", "worlds", "kills", "confirmed", "crash_states", "linearizable",
 )
 
 _MODULES = {
@@ -20,6 +20,7 @@ _MODULES = {
     "races": "races", "detection": "detection", "false_alarms": "false_alarms", "shrinking": "shrinking",
     "replay": "replay", "store_ratios": "store", "worlds": "processes", "kills": "processes",
     "confirmed": "processes",
+    "crash_states": "crash_states", "linearizable": "linearizable",
 }
 
 

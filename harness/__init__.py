@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness import lowering
+    from harness.checkers.durable import Durable
+    from harness.checkers.linear_search import ILLEGAL, NEVER, Op
+    from harness.checkers.linearizable import Linearizable
     from harness.checkup import Bench, Check, Doctor
+    from harness.crash_states import Aftermath, CrashStates
     from harness.diagnosis.table import likely
     from harness.errors import PeerLost, RankfaultError, UsageError
     from harness.fabric.memory import Buffer, Window
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from harness.finding import Checker, Finding, Outcome, Verdict
     from harness.host import World, is_window_or_tensor
     from harness.interpose import DeferAfter, Die, Drop, Operation, Raise, Strike, Twice
-    from harness.plan import EVERY, Fault, Hold, Plan, Preempt, Visibility
+    from harness.plan import EVERY, Crash, Fault, Hold, Plan, Preempt, Visibility
     from harness.rank import AtomicType, NotifyOp, Rank, WaitCmp
     from harness.record import Run, Site
     from harness.run import run
@@ -33,24 +37,32 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVERY",
+    "ILLEGAL",
+    "NEVER",
+    "Aftermath",
     "Answer",
     "AtomicType",
     "Bench",
     "Buffer",
     "Check",
     "Checker",
+    "Crash",
+    "CrashStates",
     "Crashed",
     "DeferAfter",
     "Die",
     "Doctor",
     "Drop",
+    "Durable",
     "Expired",
     "Failed",
     "Fault",
     "Finding",
     "Hold",
+    "Linearizable",
     "Mutant",
     "NotifyOp",
+    "Op",
     "Operation",
     "Outcome",
     "PeerLost",
@@ -89,7 +101,11 @@ __all__ = [
 ]
 
 _PARTS = {
+    "checkers.durable": ("Durable",),
+    "checkers.linear_search": ("ILLEGAL", "NEVER", "Op"),
+    "checkers.linearizable": ("Linearizable",),
     "checkup": ("Bench", "Check", "Doctor"),
+    "crash_states": ("Aftermath", "CrashStates"),
     "diagnosis.table": ("likely",),
     "errors": ("PeerLost", "RankfaultError", "UsageError"),
     "fabric.memory": ("Buffer", "Window"),
@@ -98,7 +114,7 @@ _PARTS = {
     "finding": ("Checker", "Finding", "Outcome", "Verdict"),
     "host": ("World", "is_window_or_tensor"),
     "interpose": ("DeferAfter", "Die", "Drop", "Operation", "Raise", "Strike", "Twice"),
-    "plan": ("EVERY", "Fault", "Hold", "Plan", "Preempt", "Visibility"),
+    "plan": ("EVERY", "Crash", "Fault", "Hold", "Plan", "Preempt", "Visibility"),
     "rank": ("AtomicType", "NotifyOp", "Rank", "WaitCmp"),
     "record": ("Run", "Site"),
     "run": ("run",),

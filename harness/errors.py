@@ -10,6 +10,7 @@
         OutOfBounds  WrongDtype  WrongShape  WrongPeer  WrongHandle  Misaligned  NonContiguous
         UseAfterFree  DispatchError  NotShared  ThreadStarted  NoSchedulingPoint  RankExited
       PeerLost                   the world's answer to a rank that waits for a dead one
+      Undecided                  a checker that came to no verdict
       NotYet                     a part of the interface that has its place but no body yet
       EngineError                a defect of this project
 
@@ -137,6 +138,10 @@ class PeerLost(RankfaultError):
     def __init__(self, rank: int) -> None:
         super().__init__(f"rank {rank} is lost")
         self.rank = rank
+
+
+class Undecided(RankfaultError):
+    """Raised by a checker that came to no verdict: the outcome is UNKNOWN, the text says why."""
 
 
 class NotYet(RankfaultError):

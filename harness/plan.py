@@ -61,11 +61,18 @@ class Visibility(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Crash(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The crash point of a storage run: operation-log position, what persisted, what tore."""
+    """The crash of a storage run, and what of its disk's operation log is there afterwards.
+
+    at: how many entries of the log were made. keep: by index, those that persisted although nothing had
+    made them durable. torn: bytes lost at the end of the last one that wrote. zeros: the file has its
+    size all the same. again: the crash of the recovery that follows. What does not fit is clamped.
+    """
 
     at: NonNegative
     keep: tuple[NonNegative, ...] = ()
     torn: NonNegative = 0
+    zeros: bool = False
+    again: Crash | None = None
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="fault", tag=True):

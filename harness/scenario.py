@@ -35,6 +35,7 @@ from harness.plan import RANKS_MAX
 Observed = Mapping[str, Sequence[Any]]
 
 if TYPE_CHECKING:
+    from harness.crash_states import Aftermath
     from harness.finding import Checker
 
 
@@ -104,6 +105,9 @@ class Scenario:
     tolerance: largest absolute difference from the reference that is right; 0 = bit-exact.
     reference: None: results are not compared; `checkers`, the scenario's own, judge what host returned
     (Run.observed), after the built-in ones.
+    recovery: the host program of what comes after a crash, for plans with `crash`; it is given an
+    Aftermath. What host (and recovery, for a crash of the recovery) returns then has its SimulatedDisk
+    as `disk`; that disk's profile says what a crash may leave, its marks what has been promised.
     """
 
     name: str
@@ -116,6 +120,7 @@ class Scenario:
     device_ids: Callable[[int], Sequence[int]] | None = None
     tolerance: float = 0.0
     checkers: tuple[Checker, ...] = ()
+    recovery: Callable[[World, Any, Aftermath], Any] | None = None
     doc: str = ""
     digest: str = ""  # of the user's file it came from
 

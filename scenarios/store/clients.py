@@ -283,7 +283,7 @@ class Client:
         """
         history = self.history
         history.disk = history.disk.durable()
-        history.power_cut = True
+        history.cuts.append(self.process.clock.events())
         if not durable:
             history.forgotten = self.process.clock.events()
 

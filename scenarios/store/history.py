@@ -93,7 +93,7 @@ class History:
 
     evicts: whether the store may remove committed blocks. shards: of a block. tolerated: statuses that
     need no fault. forgotten: acknowledgements before this event promise nothing (a power cut).
-    power_cut: whether there was one. closed: how many stores were closed in order.
+    closed: how many stores were closed in order. cuts: the events before which the power was cut.
     """
 
     disk: Any
@@ -101,8 +101,8 @@ class History:
     shards: int = 1
     tolerated: frozenset[int] = frozenset()
     forgotten: int = 0
-    power_cut: bool = False
     closed: int = 0
+    cuts: list[int] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     ids: list[bytes] = field(default_factory=list)
 

@@ -286,7 +286,7 @@ class _Judge:
         opened = [call for call in self.history.calls if call.kind == "open"]
         if self.run.dead or not opened or self.history.closed != len(opened):
             return
-        if self.history.power_cut:  # a removal need not have been durable
+        if self.history.cuts:  # a removal need not have been durable
             return
         for at, fault in self.fired:
             removing = self.run.raw[at - 1][1] in ("disk_unlink", "disk_listdir", "disk_stat")

@@ -40,6 +40,8 @@ TESTED_ELSEWHERE = {
     "harness/run.py": "every scenario, fault and mutant test goes through it",
     "harness/disk_tree.py": "test_simulated_disk, beside the real file system",
     "harness/disk_files.py": "test_simulated_disk",
+    "harness/crash_log.py": "test_crash_states, beside a brute-force enumerator",
+    "harness/crash_sets.py": "test_crash_states",
     "harness/finding.py": "the checkers' tests compare its values",
     "harness/fabric/simulated.py": "test_delivery, test_schedule, test_polling, test_unwinding",
     "harness/fabric/flight.py": "test_delivery",
