@@ -12,13 +12,15 @@ from typing import Any
 
 NAMES = (
     "events", "hypothesis", "allreduce", "flat", "races", "detection", "false_alarms", "shrinking",
-    "replay", "store_ratios",
+    "replay", "store_ratios", "worlds", "kills", "confirmed", "crash_states", "linearizable",
 )
 
 _MODULES = {
     "events": "events", "hypothesis": "events", "allreduce": "events", "flat": "events",
     "races": "races", "detection": "detection", "false_alarms": "false_alarms", "shrinking": "shrinking",
-    "replay": "replay", "store_ratios": "store",
+    "replay": "replay", "store_ratios": "store", "worlds": "processes", "kills": "processes",
+    "confirmed": "processes",
+    "crash_states": "crash_states", "linearizable": "linearizable",
 }
 
 

@@ -7,6 +7,7 @@ addressing.py   the right operation on the wrong memory
 host.py         mistakes of the host program
 memory.py       ids and buffers that a store's client hands over
 storage.py      what the disk does to a correct program
+processes.py    what the operating system does to a rank's real process
 timing.py       what the world does to when things happen
 
 A fault derives from harness.plan.Fault. Its `matches` takes exactly the operations that it would

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness import lowering
+    from harness.checkers.durable import Durable
+    from harness.checkers.linear_search import ILLEGAL, NEVER, Op
+    from harness.checkers.linearizable import Linearizable
     from harness.checkup import Bench, Check, Doctor
+    from harness.crash_states import Aftermath, CrashStates
     from harness.diagnosis.table import likely
     from harness.errors import PeerLost, RankfaultError, UsageError
     from harness.fabric.memory import Buffer, Window
@@ -21,8 +25,8 @@ if TYPE_CHECKING:
     from harness.fabric.rank_workers import RankClock, RankWorkers, rank_call
     from harness.finding import Checker, Finding, Outcome, Verdict
     from harness.host import World, is_window_or_tensor
-    from harness.interpose import DeferAfter, Die, Drop, Operation, Raise, Twice
-    from harness.plan import EVERY, Fault, Hold, Plan, Preempt, Visibility
+    from harness.interpose import DeferAfter, Die, Drop, Operation, Raise, Strike, Twice
+    from harness.plan import EVERY, Crash, Fault, Hold, Plan, Preempt, Visibility
     from harness.power_cut import PowerCut, SmallDisk
     from harness.rank import AtomicType, NotifyOp, Rank, WaitCmp
     from harness.record import Run, Site
@@ -34,24 +38,32 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVERY",
+    "ILLEGAL",
+    "NEVER",
+    "Aftermath",
     "Answer",
     "AtomicType",
     "Bench",
     "Buffer",
     "Check",
     "Checker",
+    "Crash",
+    "CrashStates",
     "Crashed",
     "DeferAfter",
     "Die",
     "Doctor",
     "Drop",
+    "Durable",
     "Expired",
     "Failed",
     "Fault",
     "Finding",
     "Hold",
+    "Linearizable",
     "Mutant",
     "NotifyOp",
+    "Op",
     "Operation",
     "Outcome",
     "PeerLost",
@@ -69,6 +81,7 @@ __all__ = [
     "SimulatedDisk",
     "Site",
     "SmallDisk",
+    "Strike",
     "Subject",
     "Twice",
     "UsageError",
@@ -91,7 +104,11 @@ __all__ = [
 ]
 
 _PARTS = {
+    "checkers.durable": ("Durable",),
+    "checkers.linear_search": ("ILLEGAL", "NEVER", "Op"),
+    "checkers.linearizable": ("Linearizable",),
     "checkup": ("Bench", "Check", "Doctor"),
+    "crash_states": ("Aftermath", "CrashStates"),
     "diagnosis.table": ("likely",),
     "errors": ("PeerLost", "RankfaultError", "UsageError"),
     "fabric.memory": ("Buffer", "Window"),
@@ -99,8 +116,8 @@ _PARTS = {
     "fabric.rank_workers": ("RankClock", "RankWorkers", "rank_call"),
     "finding": ("Checker", "Finding", "Outcome", "Verdict"),
     "host": ("World", "is_window_or_tensor"),
-    "interpose": ("DeferAfter", "Die", "Drop", "Operation", "Raise", "Twice"),
-    "plan": ("EVERY", "Fault", "Hold", "Plan", "Preempt", "Visibility"),
+    "interpose": ("DeferAfter", "Die", "Drop", "Operation", "Raise", "Strike", "Twice"),
+    "plan": ("EVERY", "Crash", "Fault", "Hold", "Plan", "Preempt", "Visibility"),
     "power_cut": ("PowerCut", "SmallDisk"),
     "rank": ("AtomicType", "NotifyOp", "Rank", "WaitCmp"),
     "record": ("Run", "Site"),

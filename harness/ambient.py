@@ -191,13 +191,16 @@ def _start(self: threading.Thread) -> None:
 class Ambient:
     """Virtual time, no threads and private generators while a simulated run lasts.
 
-    sleep: called with seconds when the program sleeps. clock: virtual seconds.
+    sleep: called with seconds when the program sleeps. clock: virtual seconds. real: private
+    generators only; time and threads are the machine's.
     """
 
     def __init__(
-        self, sleep: Callable[[float], None], clock: Callable[[], float], *, swapping: bool
+        self, sleep: Callable[[float], None], clock: Callable[[], float], *, swapping: bool,
+        real: bool = False,
     ) -> None:
         self.sleep = sleep
+        self._real = real
         self.clock = clock
         self.thread = 0
         self.swapping = swapping
@@ -213,9 +216,10 @@ class Ambient:
         self._before = _peek()
         self._whole = _capture() if self.swapping else None
         self.thread = threading.get_ident()
-        _active = self
-        vars(time).update(_VIRTUAL)
-        threading.Thread.start = _start  # type: ignore[method-assign]
+        if not self._real:
+            _active = self
+            vars(time).update(_VIRTUAL)
+            threading.Thread.start = _start  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 Change = tuple[int, bytes | None]  # write at an offset; truncate to a length (None)
+Profile = Literal["posix", "ext4", "nfs"]  # what a crash may leave behind: see harness/crash_log.py
+ROOT = 1  # the root folder's number
+
+
+class Image(NamedTuple):
+    """A tree as a value, all of it durable: by number, each folder's names and each file's bytes."""
+
+    folders: Mapping[int, Mapping[str, int]]
+    files: Mapping[int, bytes]
+
+
+EMPTY = Image({ROOT: {}}, {})
 
 
 class Inode:

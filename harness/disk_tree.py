@@ -22,7 +22,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from harness.disk_files import Inode, apply, failure
+from harness.disk_files import EMPTY, Image, Inode, Profile, apply, failure
 
 NAME_MAX = 255
 DAY = 86_400.0
@@ -32,9 +32,9 @@ O_DIRECTORY = getattr(os, "O_DIRECTORY", 0o200000)
 class LogEntry(NamedTuple):
     """One operation that changed or synchronised something.
 
-    kind: mkdir, create, write, truncate, close, fsync, failed_fsync, fsync_dir, rename, unlink, utime or
-    damage. length: bytes written, or the new size. inode tells files apart whatever they are called;
-    data is what was written; target is a rename's new name.
+    kind: mkdir, create, write, truncate, close, fsync, failed_fsync, fsync_dir, rename, unlink, utime,
+    damage, or a mark. length: bytes written, or the new size. inode tells files apart whatever they are
+    called; data is what was written; target is a rename's new name, or a mark's promise.
     """
 
     kind: str
@@ -45,6 +45,11 @@ class LogEntry(NamedTuple):
     rank: int = 0
     target: str = ""
     data: bytes = b""
+
+    def shown(self) -> str:
+        """In one line."""
+        more = {"rename": f" to {self.target}", "write": f" ({self.length} bytes at {self.offset})"}
+        return f"{self.kind} {self.path}{more.get(self.kind, '')}"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -59,9 +64,12 @@ def _parts(path: str) -> tuple[str, ...]:
 
 
 class Tree:
-    """Names and contents. `remembers`: whether files keep what a stale read shows."""
+    """Names and contents. `remembers`: whether files keep what a stale read shows. `base`: what was there
+    before the log begins; `profile`: which of several crash states are allowed."""
 
     def __init__(self, capacity: int | None, clock: Callable[[], float] | None) -> None:
+        self.base: Image = EMPTY
+        self.profile: Profile = "posix"
         self.capacity = capacity
         self.clock = clock
         self.slept = 0.0  # by slow operations that nobody else sleeps for

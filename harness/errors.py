@@ -9,8 +9,9 @@
         NotHere                  a system or a means that this machine does not have
       OperationError             a rank or host program asked for something impossible
         OutOfBounds  WrongDtype  WrongShape  WrongPeer  WrongHandle  Misaligned  NonContiguous
-        UseAfterFree  DispatchError  NotShared  ThreadStarted  NoSchedulingPoint
+        UseAfterFree  DispatchError  NotShared  ThreadStarted  NoSchedulingPoint  RankExited
       PeerLost                   the world's answer to a rank that waits for a dead one
+      Undecided                  a checker that came to no verdict
       NotYet                     a part of the interface that has its place but no body yet
       EngineError                a defect of this project
 
@@ -127,12 +128,25 @@ class NoSchedulingPoint(OperationError):
     """A rank that ran for too long without calling any operation."""
 
 
+class RankExited(OperationError):
+    """A rank whose process ended before its program had. code: exit code, or minus the signal."""
+
+    def __init__(self, rank: int, code: int, text: str = "") -> None:
+        super().__init__(text or f"rank {rank}: its process ended with {code}")
+        self.rank = rank
+        self.code = code
+
+
 class PeerLost(RankfaultError):
     """Raised in a rank that waits for what only a dead rank could do."""
 
     def __init__(self, rank: int) -> None:
         super().__init__(f"rank {rank} is lost")
         self.rank = rank
+
+
+class Undecided(RankfaultError):
+    """Raised by a checker that came to no verdict: the outcome is UNKNOWN, the text says why."""
 
 
 class NotYet(RankfaultError):

@@ -9,6 +9,7 @@ as a value (`Operation`) and answers with one of
     DeferAfter("wait")    perform it after the next operation of that kind of this lane
     Die()                 the rank dies here, before the operation
     Raise(error)          the operation raises
+    Strike(deed)          do something to the rank's real process, then perform the operation
 
 Programs without faults never come here: the check is one attribute of the rank.
 Host operations (`alloc`, `prepare`, `dispatch`, `bind`) pass through the same door with the logical
@@ -74,13 +75,24 @@ class Raise:
     error: BaseException
 
 
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """Call `deed` in the rank's real process (it may end it), then perform the operation."""
+
+    deed: Callable[[], None]
+
+
 class Interposer:
     """The plan's faults with their counters; one for a run.
 
     `fired[i]` counts how often fault i changed something; `on_fire` tells the record about it.
+    real: the rank has a process of its own, which a Strike may hit.
     """
 
-    def __init__(self, faults: Sequence[Fault], on_fire: Callable[[int, Operation], None]) -> None:
+    def __init__(
+        self, faults: Sequence[Fault], on_fire: Callable[[int, Operation], None], *, real: bool = False
+    ) -> None:
+        self._real = real
         self._faults = faults
         self._by_rank: dict[int, list[tuple[int, Fault]]] = {}
         self.seen = [0] * len(faults)
@@ -136,6 +148,11 @@ class Interposer:
             raise RankDied
         if isinstance(action, Raise):
             raise action.error
+        if isinstance(action, Strike):
+            if not self._real:
+                raise EngineError("this rank has no process of its own that a fault could hit")
+            action.deed()
+            return body(**op.args)
         if op.kind in RETURNS_VALUE:
             raise EngineError(f"a {op.kind} returns a value: a fault cannot drop or defer it")
         if isinstance(action, DeferAfter):

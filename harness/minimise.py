@@ -1,7 +1,8 @@
 """The one minimiser: from a failing plan to the smallest one that shows the same finding.
 
 Simpler means: fewer ranks, then fewer rounds and operations (shorter sequences in params), fewer
-faults, fewer deviations, earlier deviations, smaller sizes. A candidate counts only if it has a
+faults, fewer deviations, earlier deviations, smaller sizes, an earlier kind of crash state (in the order
+of crash_states.py). A candidate counts only if it has a
 finding of the same identity (checker, kind, sites). Positions of a schedule mean something else in
 another program, so a smaller world, smaller params or fewer faults are tried with the schedule as
 it is, the default run, everything held, and a bounded search by the explorers. What that search
@@ -24,6 +25,7 @@ from typing import Any
 import msgspec
 
 from harness.ambient import now
+from harness.each_place import crash_plans, simpler_crashes
 from harness.errors import RankfaultError
 from harness.finding import Finding, Outcome
 from harness.plan import EVERY, Deviation, Fault, Hold, Plan, Preempt
@@ -38,6 +40,7 @@ SEARCH_RUNS = 48
 SEARCH_RUNS_UNSCHEDULED = 12  # where the finding needed no schedule so far
 # A smaller program is worth so many deviations where there were fewer: stories must be readable.
 LONGEST_STORY = 3
+CRASHES_MAX = 250  # of a smaller program that are tried
 NTH_MAX = 4  # occurrences of a fault that are tried
 PLACES_MAX = 64  # places of a fault that are tried in a smaller program
 replace = msgspec.structs.replace
@@ -103,6 +106,8 @@ class _Search:
 
         searches: explored runs, once the plan as it is, the default run and everything held failed.
         """
+        if plan.crash is not None:
+            return any(self.accept(one) for one in crash_plans(plan, self.scenario, CRASHES_MAX))
         if plan.schedule and self.accept(plan):
             return True
         plan = replace(plan, schedule=())
@@ -181,6 +186,7 @@ def minimise(
             _faults(search)
             _schedule(search)
             _params(search, lengths=False)
+            any(search.accept(plan) for plan in simpler_crashes(search.best.plan, scenario))
             if search.best.plan != before:
                 continue
             proof = prove(search.best.plan, _programs(search), search.attempt)
@@ -385,4 +391,7 @@ def _programs(search: _Search) -> list[Plan]:
             params = _valid(data, type(best.params))
             if params is not None and params != best.params:
                 found.append(replace(best, params=params))
-    return found
+    if best.crash is None:
+        return found
+    crashed = [one for plan in found for one in crash_plans(plan, search.scenario)]
+    return [*simpler_crashes(best, search.scenario), *crashed]

@@ -61,11 +61,18 @@ class Visibility(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Crash(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The crash point of a storage run: operation-log position, what persisted, what tore."""
+    """The crash of a storage run, and what of its disk's operation log is there afterwards.
+
+    at: how many entries of the log were made. keep: by index, those that persisted although nothing had
+    made them durable. torn: bytes lost at the end of the last one that wrote. zeros: the file has its
+    size all the same. again: the crash of the recovery that follows. What does not fit is clamped.
+    """
 
     at: NonNegative
     keep: tuple[NonNegative, ...] = ()
     torn: NonNegative = 0
+    zeros: bool = False
+    again: Crash | None = None
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="fault", tag=True):
@@ -82,6 +89,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
     family: ClassVar[Literal["environment", "bug"]] = "bug"
     everywhere: ClassVar[bool] = True  # whether rank = -1, every rank, makes sense
     lowers: ClassVar[bool] = False  # a friendly name for deviations: `lower` writes them down
+    starts: ClassVar[bool] = False  # it hits a real process before its program: `deed` says how
+    fabrics: ClassVar[tuple[str, ...]] = ("simulated", "processes")  # where it can happen
     reorders: ClassVar[bool] = False  # lowered after those that only hold single operations
 
     rank: Annotated[int, msgspec.Meta(ge=EVERY, lt=RANKS_MAX)] = 0
@@ -93,6 +102,10 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
 
     def rewrite(self, op: Any) -> Any:
         """The operation to perform instead, or an action of harness/interpose.py."""
+        raise NotImplementedError
+
+    def deed(self) -> Any:
+        """A function that hits the rank's real process before its program begins (`starts` only)."""
         raise NotImplementedError
 
     def lower(self, plan: Any, scenario: Any) -> Any:

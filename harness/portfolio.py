@@ -2,10 +2,11 @@
 
 For each parameter set the portfolio starts with the default run and goes on with everything held to
 its last legal moment, late data, a slow rank, PCT 1 to 3, POS, a random walk, a few sparse deviations,
-operations that tear, and a crash. A program with a disk gets a few of the explorers and of the many
-faults for each parameter set, and for the next one those that follow: how a store is configured matters
-more there than one more schedule. The first parameter set is the scenario's defaults in a world of four,
-what a user would try first. All randomness follows from the root seed; the same root seed and
+operations that tear, and a crash; of a scenario with a recovery some crash states of its disk. A program
+with a disk gets a few of the explorers and of the many faults for each parameter set, and for the next
+one those that follow: how a store is configured matters more there than one more schedule. The first
+parameter set is the scenario's defaults in a world of four, what a user would try first. All randomness
+follows from the root seed; the same root seed and
 limits hunt the same plans, whatever modules are imported and whatever Hypothesis profile is in force.
 """
 
@@ -18,7 +19,7 @@ import msgspec
 
 from harness import registry
 from harness.ambient import generator
-from harness.each_place import each_place
+from harness.each_place import crashes, each_crash, each_place
 from harness.errors import UnknownName, UsageError
 from harness.finding import Finding, Outcome
 from harness.plan import TORN, Deviation, Fault, Hold, Plan, Preempt, Visibility
@@ -31,6 +32,8 @@ from harness.strategy import all_fault_counts, drawn, environment_faults, fault_
 BATCH = 32
 FIRST_RANKS = 4
 FAULTS_IN_TURN = 5
+CRASHES = 6  # of one parameter set, twice
+CRASH_BUDGET = 64  # states of a crash point that they are drawn from
 PLACES = 3  # of a fault in one parameter set
 DATA_OPERATIONS = frozenset(
     ("put", "put_nbi", "remote_store", "put_signal", "get_issue", "get_nbi")
@@ -100,6 +103,9 @@ def attempts(order: Order, before_plan: Callable[[Plan, str], None] | None) -> I
             known = [fault_type(name) for name in order.faults] or environment_faults().values()
             for fault in each_place(plan, order.scenario, known):
                 yield Attempt("each", replace(plan, faults=(fault,)))
+            if not order.faults:
+                for crash in each_crash(plan, order.scenario):
+                    yield Attempt("each", replace(plan, crash=crash))
             return
         if not order.faults:
             yield from _portfolio(plan, order, number)
@@ -149,6 +155,7 @@ def _portfolio(plan: Plan, order: Order, number: int) -> Iterator[Attempt]:
     first = Attempt("default", plan)
     yield first
     assert first.outcome is not None
+    yield from _crashing(plan, order, number)
     default = first.outcome.run
     if not default.operations and default.points <= 0:
         return
@@ -199,6 +206,17 @@ def _explorers(plan: Plan, order: Order, number: int, default: Run) -> Iterator[
     if order.torn is None and default.operations:
         pieces = replace(plan.visibility, torn=source.choice(TORN[1:]))
         yield Attempt("torn", replace(plan, visibility=pieces), RandomWalk(*stamp, "torn"))
+
+
+def _crashing(plan: Plan, order: Order, number: int) -> Iterator[Attempt]:
+    """A few crashes of this parameter set: some that lose all that is not durable, some of any kind."""
+    if order.scenario.recovery is None:
+        return
+    source = generator("crash", order.root_seed, number)
+    for budget in (0, CRASH_BUDGET):
+        found = [one for one in crashes(plan, order.scenario, budget) if budget or not one.keep]
+        for crash in source.sample(found, min(CRASHES, len(found))):
+            yield Attempt("crash_state", replace(plan, crash=crash))
 
 
 def _held(plan: Plan, operations: int) -> tuple[Hold, ...]:
@@ -255,10 +273,16 @@ def _one(
 
 
 def fault_type(name: str) -> type[Fault]:
-    """The registered fault called `name`. Raises UnknownName."""
+    """The registered fault called `name`. Raises UnknownName; UsageError for one that only real
+    processes have."""
     known = registry.faults()
     if name not in known:
         raise UnknownName("fault", name, known)
+    if "simulated" not in known[name].fabrics:
+        raise UsageError(
+            f"fault {name}: it hits a real process, and hunts are simulated; write it into a plan and "
+            "run that with fabric='processes'"
+        )
     return known[name]
 
 

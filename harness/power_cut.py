@@ -7,12 +7,12 @@
         subject.kill()
         disk.restore()            # the journal is replayed: look at disk.folder, or start a new subject
 
-`PowerCut` is ext4 on a loop device over anonymous memory. The cut is EXT4_IOC_SHUTDOWN: from then on every
-write fails with EIO, and what is in the page cache never reaches the device. `SmallDisk` is a tmpfs of a
-few blocks. Both are mounted in a mount namespace of a keeper's own, a shell that ends when its input
+`PowerCut` is ext4 on a loop device over anonymous memory. The cut is EXT4_IOC_SHUTDOWN: from then on
+every write fails with EIO, and what is in the page cache never reaches the device. `SmallDisk` is a tmpfs
+of a few blocks. Both are mounted in a mount namespace of a keeper's own, a shell that ends when its input
 does: nobody else sees the mount, and with the harness, however that ends, everything is gone. Processes
-of the harness reach the folder through the keeper's root (`folder`); a subject with `mounts_of` shares the
-keeper's mounts and has an ordinary path (`inside`), which matters to programs that resolve paths.
+of the harness reach the folder through the keeper's root (`folder`); a subject with `mounts_of` shares
+the keeper's mounts and has an ordinary path (`inside`), which matters to programs that resolve paths.
 
 Linux, and root; `unavailable()` says why it cannot be had here. Not modelled: sectors torn by the device
 itself, a device that lies about its cache, other file systems. What a cut leaves depends on the kernel's
@@ -133,7 +133,8 @@ class PowerCut(MountedDisk):
         """The same for a process that shares the mounts, and cuts the power under itself."""
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fcntl.ioctl(fd, EXT4_IOC_SHUTDOWN, struct.pack("<I", LOG_FLUSHED if log_flushed else LOG_LOST))
+            flag = LOG_FLUSHED if log_flushed else LOG_LOST
+            fcntl.ioctl(fd, EXT4_IOC_SHUTDOWN, struct.pack("<I", flag))
         finally:
             os.close(fd)
 

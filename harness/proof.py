@@ -11,6 +11,9 @@ last legal moment, which the run with until=0 tells; a `to` makes none beyond th
 which the run tells by repeating itself. Operations and points that only exist once another
 deviation took effect are counted in the run with that deviation.
 
+Smaller programs of a plan with a crash come with each crash of their run, up to the minimiser's limits,
+and the plan's own program with each one that is simpler.
+
 Not covered: params more than one step away, a fault at another place than in the plan at hand (one
 of a rank that is gone moves to the last rank).
 """
@@ -78,6 +81,7 @@ def _covered(best: Plan, programs: list[Plan], limit: int, tried: int) -> str:
         ("fewer ranks", any(p.ranks < best.ranks for p in programs)),
         ("params one step smaller", any(p.params != best.params for p in programs)),
         ("whole operations", any(p.visibility != best.visibility for p in programs)),
+        ("a simpler crash", any(p.crash != best.crash for p in programs)),
         ("a fault fewer", any(len(p.faults) < len(best.faults) for p in programs)),
     ]
     named = [name for name, there in kinds if there]

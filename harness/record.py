@@ -250,6 +250,7 @@ class Run:
     dispatched: list[list[int]] = field(default_factory=list)  # by lane: where each dispatch began
     programs: list[Any] = field(default_factory=list)  # by dispatch, what each rank ran
     faults: tuple[Fault, ...] = ()  # of the plan, by index
+    printed: list[str] = field(default_factory=list)  # by rank, the end of what its process printed
 
     @property
     def names(self) -> list[WindowRecord]:

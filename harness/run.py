@@ -13,7 +13,8 @@ from typing import Any
 
 from harness import registry
 from harness.checkers import CHECKERS, RACES
-from harness.errors import NotHere, NotYet, PlanError, UsageError
+from harness.crash_states import Aftermath, CrashStates
+from harness.errors import NotHere, NotYet, PlanError, Undecided, UsageError
 from harness.fabric.execute import Job, execute
 from harness.fabric.frames import user_frame
 from harness.fabric.simulated import EVENTS_MAX, Chooser
@@ -21,9 +22,10 @@ from harness.finding import Finding, Outcome
 from harness.host import World
 from harness.plan import Plan
 from harness.record import Run, place
-from harness.scenario import Scenario
+from harness.scenario import Observed, Scenario
+from harness.simulated_disk import SimulatedDisk
 
-FABRICS = ("simulated",)
+FABRICS = ("simulated", "processes")
 _in_flight: list[Plan] = []
 
 
@@ -34,10 +36,12 @@ def in_flight() -> Plan | None:
 
 def run(
     plan: Plan, fabric: str = "simulated", *, scenario: Scenario | None = None, races: bool = False,
-    watch: bool = False,
+    watch: bool = False, natural: int | None = None,
 ) -> Outcome:
     """Execute and judge `plan`. scenario: the one the plan names, if the caller has it at hand.
 
+    fabric: "simulated", or "processes", where the plan's schedule is imposed on real processes.
+    natural: a seed: let the processes run in their own order, with seeded pauses.
     races: look for races as well.
     watch: look at every torch operation for uses of plain tensors in flight (fabric/tensors.py).
 
@@ -45,9 +49,12 @@ def run(
     """
     if fabric not in FABRICS:
         raise NotYet(f"fabric {fabric!r}: not yet built; choose one of: {', '.join(FABRICS)}")
+    if natural is not None and fabric != "processes":
+        raise UsageError(f"natural={natural}: the {fabric} fabric has no natural order; leave it out")
     found = scenario if scenario is not None else registry.find(plan.scenario)
     plan = lowered(plan, found)
-    return judge(plan, found, execute_plan(plan, found, watch=watch), races=races)
+    record = execute_plan(plan, found, watch=watch, fabric=fabric, natural=natural)
+    return judge(plan, found, record, races=races)
 
 
 def lowered(plan: Plan, scenario: Scenario) -> Plan:
@@ -65,8 +72,9 @@ def explore(
     return judge(plan, scenario, execute_plan(plan, scenario, chooser=chooser, events_max=events_max))
 
 
-def check_plan(plan: Plan, scenario: Scenario) -> None:
-    """Refuse what the scenario or the fabric cannot run. Raises PlanError, UnknownName, NotHere or NotYet."""
+def check_plan(plan: Plan, scenario: Scenario, fabric: str = "simulated") -> None:
+    """Refuse what the scenario or the fabric cannot run. Raises PlanError, UnknownName, NotHere
+    or NotYet."""
     low, high = scenario.ranks
     if not low <= plan.ranks <= high:
         raise PlanError(
@@ -75,21 +83,33 @@ def check_plan(plan: Plan, scenario: Scenario) -> None:
     registry.mutant_of(scenario, plan.bug)
     if missing := scenario.missing:
         raise NotHere(f"{scenario.name} cannot run here: {missing}")
+    for index, fault in enumerate(plan.faults):
+        if fabric not in fault.fabrics:
+            raise PlanError(
+                f"plan: $.faults[{index}]: {fault.tag()} hits a real process; it needs fabric "
+                f"{' or '.join(fault.fabrics)}, given {fabric}"
+            )
     seen = plan.visibility
     for switch, value in (("lines", seen.lines), ("stale", seen.stale)):
         if value:
             raise NotYet(f"plan: $.visibility.{switch}: not yet built; leave it at its default")
-    if plan.crash is not None:
-        raise NotYet("plan: $.crash: crash states of stores are not yet built; leave it null")
+    if plan.crash is not None and scenario.recovery is None:
+        raise PlanError(
+            f"plan: $.crash: {scenario.name} has no recovery that could follow a crash; allowed null"
+        )
 
 
 def execute_plan(
     plan: Plan, scenario: Scenario, *, chooser: Chooser | None = None,
     guide: Callable[[int], int] | None = None, events_max: int = EVENTS_MAX,
-    job_out: list[Job] | None = None, watch: bool = False,
+    job_out: list[Job] | None = None, watch: bool = False, fabric: str = "simulated",
+    natural: int | None = None,
 ) -> Run:
-    """The record of one execution, with the reference in it, not yet judged."""
-    check_plan(plan, scenario)
+    """The record of one execution, with the reference in it, not yet judged.
+
+    Of a plan with a crash: the record of the recovery; its faults fired before the crash.
+    """
+    check_plan(plan, scenario, fabric)
     mutant = registry.mutant_of(scenario, plan.bug)
 
     def host(world: World) -> Any:
@@ -113,16 +133,45 @@ def execute_plan(
     _in_flight.append(plan)
     try:
         with mutant.planted() if mutant else contextlib.nullcontext():
-            record = execute(job)
+            record = execute(job) if fabric == "simulated" else _real(plan, scenario, job, natural)
+            if plan.crash is not None:
+                record = _recovered(plan, scenario, record)
     finally:
         _in_flight.pop()
     if record.observed is None:
         record.observed = {"result": [r[-1] if r else None for r in record.results]}
     record.tolerance = scenario.tolerance
-    if scenario.reference is None:
-        return record
+    if scenario.reference is not None:
+        record.expected = _expected(plan, scenario)
+    return record
+
+
+def _recovered(plan: Plan, scenario: Scenario, record: Run) -> Run:
+    """The record of what comes after the crash; `record` itself if its host program failed."""
+    crash, recovery = plan.crash, scenario.recovery
+    assert recovery is not None
+    while crash is not None and not record.failures:
+        disk = record.observed.get("disk") if isinstance(record.observed, dict) else None
+        if not isinstance(disk, SimulatedDisk):
+            raise UsageError(f"scenario {scenario.name}: what it returns has no SimulatedDisk as `disk`")
+        states = CrashStates(disk.log, disk.tree.profile, disk.tree.base)
+        left = states.disk(crash, direct_block=disk.direct_block)
+        aftermath = Aftermath(left, crash, record.observed, states.told(crash))
+
+        def host(world: World, aftermath: Aftermath = aftermath) -> Any:
+            return recovery(world, plan.params, aftermath)
+
+        before = record
+        record = execute(Job(ranks=plan.ranks, host=host))
+        record.faults, record.fired, record.seen = before.faults, before.fired, before.seen
+        crash = crash.again
+    return record
+
+
+def _expected(plan: Plan, scenario: Scenario) -> Observed:
+    assert scenario.reference is not None
     try:
-        record.expected = scenario.reference(plan.params, plan.ranks)
+        return scenario.reference(plan.params, plan.ranks)
     except Exception as error:
         code, lasti = user_frame(error)
         where = f" at {place(code, lasti)}" if code is not None else ""
@@ -130,7 +179,13 @@ def execute_plan(
             f"scenario {scenario.name}: its reference failed{where} for {plan.ranks} ranks and "
             f"{plan.params}: {type(error).__name__}: {error}"
         ) from error
-    return record
+
+
+def _real(plan: Plan, scenario: Scenario, job: Job, natural: int | None) -> Run:
+    """The record of one execution on real processes."""
+    from harness.fabric import processes  # starts nothing, but is not needed to simulate
+
+    return processes.execute(plan, scenario, job, seed=natural)
 
 
 def judge(plan: Plan, scenario: Scenario, record: Run, *, races: bool = False) -> Outcome:
@@ -144,6 +199,8 @@ def judge(plan: Plan, scenario: Scenario, record: Run, *, races: bool = False) -
     for checker in (*CHECKERS, *scenario.checkers, *((RACES,) if races else ())):
         try:
             findings.extend(checker.check(record))
+        except Undecided as error:  # what it found before that counts
+            notes.append(f"checker {checker.name}: {error}")
         except Exception as error:  # a crashed checker is UNKNOWN, never a pass
             notes.append(f"checker {checker.name} failed: {type(error).__name__}: {error}")
     findings.sort(key=lambda found: (found.checker == RACES.name, found.kind == "signal_leak"))

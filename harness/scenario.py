@@ -35,6 +35,7 @@ from harness.plan import RANKS_MAX
 Observed = Mapping[str, Sequence[Any]]
 
 if TYPE_CHECKING:
+    from harness.crash_states import Aftermath
     from harness.finding import Checker
 
 
@@ -106,6 +107,9 @@ class Scenario:
     under test, where that is not this project's own; a hunt without a name leaves such scenarios out.
     reference: None: results are not compared; `checkers`, the scenario's own, judge what host returned
     (Run.observed), after the built-in ones.
+    recovery: the host program of what comes after a crash, for plans with `crash`; it is given an
+    Aftermath. What host (and recovery, for a crash of the recovery) returns then has its SimulatedDisk
+    as `disk`; that disk's profile says what a crash may leave, its marks what has been promised.
     """
 
     name: str
@@ -120,6 +124,7 @@ class Scenario:
     checkers: tuple[Checker, ...] = ()
     unavailable: Callable[[], str] | None = None
     subject: Callable[[], str] | None = None
+    recovery: Callable[[World, Any, Aftermath], Any] | None = None
     doc: str = ""
     digest: str = ""  # of the user's file it came from
 

@@ -7,8 +7,9 @@ name), and its effect. `mounted` gives another process a view of the same tree. 
 use a tree: workers are lanes.
 
 Modelled: open flags, errno as Linux gives it, files that are unlinked or replaced while open, capacity,
-relatime, alignment of direct I/O, durability under the weak POSIX profile. Not modelled: see
-disk_tree.py; umask and modes; the order in which concurrent parts of one operation land (each is whole).
+relatime, alignment of direct I/O, durability (`durable` is the worst of weak POSIX, crash_states.py has
+the states of any crash). Not modelled: see disk_tree.py; umask and modes; the order in which concurrent
+parts of one operation land (each is whole).
 
 What faults may add to an operation's arguments: `seconds` (sleep first); `limit` (bytes moved at most),
 `flip` (a bit, counted from the first one moved), `stale` (read what was there before the last change);
@@ -25,7 +26,7 @@ from typing import Any
 
 import numpy
 
-from harness.disk_files import FileStat, OpenFile, failure
+from harness.disk_files import FileStat, OpenFile, Profile, failure
 from harness.disk_tree import O_DIRECTORY, LogEntry, Tree
 from harness.errors import RankDied
 from harness.interpose import DeadRank, Interposer, Operation
@@ -42,7 +43,8 @@ class SimulatedDisk:
     slow operations move. direct_block: what O_DIRECT wants offsets, lengths and addresses to be multiples
     of; 0 refuses O_DIRECT as tmpfs does, None checks nothing. point: called with kind and path before an
     operation; returns when it may happen. sleep: spends seconds. rank, size, lane: whose operations these
-    are, for faults. on_death: called when a fault kills the rank at an operation.
+    are, for faults. on_death: called when a fault kills the rank at an operation. profile: what a crash
+    may leave behind (harness/crash_log.py).
     """
 
     def __init__(
@@ -51,8 +53,10 @@ class SimulatedDisk:
         point: Callable[[str, str], None] | None = None, sleep: Callable[[float], None] | None = None,
         rank: int = 0, size: int = 1, lane: Callable[[], int] | None = None,
         on_death: Callable[[], None] | None = None, tree: Tree | None = None,
+        profile: Profile | None = None,
     ) -> None:
         self.tree = Tree(capacity, clock) if tree is None else tree
+        self.tree.profile = profile or self.tree.profile
         self.direct_block = direct_block
         self.rank = rank
         self.size = size
@@ -84,6 +88,10 @@ class SimulatedDisk:
     def log(self) -> list[LogEntry]:
         """Every change and synchronisation of the tree so far, of all processes."""
         return self.tree.log
+
+    def mark(self, kind: str, what: str, promise: str = "") -> None:
+        """Note in the log that a call has begun, or is acknowledged: crash states tell the two apart."""
+        self.log.append(LogEntry(kind, what, rank=self.rank, target=promise))
 
     def close_all(self) -> None:
         """The process is gone: its descriptors are closed."""

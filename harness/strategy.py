@@ -171,7 +171,7 @@ def environment_faults() -> dict[str, type[Fault]]:
     """What the world does to a correct program and is no mere timing: drawn in every hunt."""
     return {
         name: fault for name, fault in registry.faults().items()
-        if fault.family == "environment" and not fault.lowers
+        if fault.family == "environment" and not fault.lowers and "simulated" in fault.fabrics
     }
 
 

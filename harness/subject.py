@@ -15,33 +15,25 @@ The child dies with the harness, also when that is killed, and its folder and me
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import os
-import shutil
 import signal
 import socket
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import torch
 
 from harness.ambient import nap, now
-from harness.errors import EngineError, UsageError
+from harness.errors import UsageError
 from harness.power_cut import MountedDisk
 from harness.subject_wire import PAGE, Memory, receive, send
+from harness.supervise import GRACE_SECONDS, START_SECONDS, Child, Ending, stacks, supervised, zygote
 
 MEMORY = 1 << 30  # address space; only what is touched costs memory
 MEMORY_MAX = 1 << 40
-START_SECONDS = 60.0
 WITHIN_MAX = 86_400.0
-LOG_BYTES = 8192
-STACK_SECONDS = 0.5
-_BEGIN = "import sys; sys.path[:] = {path!r}; from harness.subject_child import main; main({fd})"
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -71,102 +63,11 @@ class Expired(msgspec.Struct, frozen=True):
         return f"no answer within {self.seconds:g} s"
 
 
-class Crashed(msgspec.Struct, frozen=True):
-    """The child ended. code: its exit code, or minus the signal. log: the end of what it printed."""
-
-    code: int
-    log: str = ""
-
-    def __str__(self) -> str:
-        if self.code >= 0:
-            return f"the process ended with exit code {self.code}"
-        try:
-            return f"the process was killed by {signal.Signals(-self.code).name}"
-        except ValueError:
-            return f"the process was killed by signal {-self.code}"
+class Crashed(Ending, frozen=True):
+    """The child ended, though nobody had asked it to."""
 
 
 Reply = Answer | Failed | Expired | Crashed
-
-
-class _Source:
-    """The process that forks this harness's subjects."""
-
-    def __init__(self) -> None:
-        if not sys.platform.startswith("linux"):
-            raise UsageError(f"subject processes need Linux; this is {sys.platform}")
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            begin = _BEGIN.format(path=sys.path, fd=theirs.fileno())
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", begin], pass_fds=[theirs.fileno()], start_new_session=True,
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            )
-        self.owner = os.getpid()
-        self._control = ours
-        ours.settimeout(START_SECONDS)
-        self.folder = self._received().decode()
-        self._folders = 0
-        self._preloaded: set[str] = set()
-
-    def _received(self) -> bytes:
-        try:
-            data = self._control.recv(1 << 16)
-        except OSError:
-            data = b""
-        if not data:
-            raise EngineError("the process that starts subject processes is gone")
-        return data
-
-    def ask(self, what: Literal["start", "reap"], value: int, fds: Sequence[int] = ()) -> int:
-        """start: the process id of a new subject, with `value` bytes of memory and these descriptors.
-        reap: how the subject with that id ended, as subprocess.Popen.returncode says it."""
-        with contextlib.suppress(OSError):
-            socket.send_fds(self._control, [msgspec.msgpack.encode([what, value])], fds)
-        told: int = msgspec.msgpack.decode(self._received())
-        return told
-
-    def preload(self, modules: Sequence[str]) -> None:
-        """Import modules where subjects are forked."""
-        for name in modules:
-            if name not in self._preloaded:
-                self._preloaded.add(name)
-                with contextlib.suppress(OSError):
-                    self._control.send(msgspec.msgpack.encode(["import", name]))
-                self._received()
-
-    def new_folder(self) -> str:
-        """A fresh empty folder."""
-        self._folders += 1
-        path = os.path.join(self.folder, f"folder-{self._folders}")
-        os.mkdir(path)
-        return path
-
-    def ended(self) -> bool:
-        """Whether it is gone, against its habit."""
-        return self.owner == os.getpid() and self._process.poll() is not None
-
-    def close(self) -> None:
-        """Let it kill its subjects, tidy up and end."""
-        global _source
-        self._control.close()
-        if self.owner == os.getpid():
-            self._process.wait()
-            shutil.rmtree(self.folder, ignore_errors=True)  # where it was killed itself
-        _source = None
-
-
-_source: _Source | None = None
-
-
-def _started() -> _Source:
-    global _source
-    if _source is not None and _source.ended():
-        _source.close()
-    if _source is None or _source.owner != os.getpid():
-        _source = _Source()
-        atexit.register(_source.close)
-    return _source
 
 
 class Subject:
@@ -185,14 +86,12 @@ class Subject:
         if type(memory) is not int or not PAGE <= memory <= MEMORY_MAX:
             raise UsageError(f"memory: given {memory!r}; allowed bytes from {PAGE} to {MEMORY_MAX}")
         self.name = name
-        self.pid = 0
+        self._child: Child | None = None
         self._ended: Expired | Crashed | None = None
         self._asked = False
         self._mark = 0
         self._within, self._deadline = within, now()
-        self._source = _started()
-        self._source.preload(preload)
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the subject
+        zygote().preload(preload)
         self._link, theirs = socket.socketpair()
         try:
             with theirs:
@@ -221,14 +120,14 @@ class Subject:
         try:
             os.ftruncate(fd, memory)
             self.memory = Memory(fd, memory)
-            self.pid = self._source.ask("start", memory, [theirs.fileno(), fd, self._log.fileno()])
+            self._child = supervised("harness.subject_child:begin", memory, [theirs.fileno(), fd])
         finally:
             os.close(fd)
 
     @staticmethod
     def new_folder() -> str:
         """A fresh empty folder on the real disk (below TMPDIR), gone when the harness is."""
-        return _started().new_folder()
+        return zygote().new_folder()
 
     def tensor(
         self, shape: Sequence[int], dtype: torch.dtype = torch.uint8, *, shift: int = 0
@@ -301,47 +200,33 @@ class Subject:
         return Failed(tuple(kinds), text, where)
 
     def _expire(self) -> Expired:
-        before = os.fstat(self._log.fileno()).st_size
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGUSR1)
-        until = now() + STACK_SECONDS
-        while now() < until and os.fstat(self._log.fileno()).st_size == before:
-            nap(0.01)
-        nap(0.02)
-        stacks = self._printed(before)
-        self._kill()
-        return Expired(self._within, stacks)
+        assert self._child is not None
+        shown = stacks([self._child])[0]
+        self._child.stop(grace=0)
+        return Expired(self._within, shown)
 
     def _crash(self) -> Crashed:
-        code = self._source.ask("reap", self.pid)
-        self.pid = 0
-        return Crashed(code, self._printed())
+        assert self._child is not None
+        ending = self._child.ended(within=GRACE_SECONDS) or self._child.stop(grace=0)
+        return Crashed(ending.code, ending.log)
 
-    def _printed(self, since: int = 0) -> str:
-        size = os.fstat(self._log.fileno()).st_size
-        at = max(since, size - LOG_BYTES)
-        return os.pread(self._log.fileno(), LOG_BYTES, at).decode(errors="replace").strip()
-
-    def _kill(self) -> None:
-        if self.pid:
-            for kill in (os.killpg, os.kill):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    kill(self.pid, signal.SIGKILL)
-            self._source.ask("reap", self.pid)
-            self.pid = 0
+    @property
+    def pid(self) -> int:
+        """The child's process id; 0 once it has ended."""
+        return self._child.pid if self._child is not None and self._child.ending is None else 0
 
     def kill(self, after: float = 0.0) -> None:
         """SIGKILL, `after` so many seconds; a call that was begun is cut off wherever it is."""
-        if self._ended is None:
+        if self._ended is None and self._child is not None:
             nap(after)
-            self._kill()
+            self._child.stop(grace=0)
             self._ended = Crashed(-signal.SIGKILL)
 
     def close(self) -> None:
         """End the process, if it still runs. Twice is fine."""
-        self._kill()
+        if self._child is not None:
+            self._child.close()
         self._link.close()
-        self._log.close()
         self._ended = self._ended or Crashed(0)
 
     def __enter__(self) -> Subject:

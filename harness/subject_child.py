@@ -1,129 +1,26 @@
-"""The other end of subject.py: the process that forks subjects, and what a subject process does.
-
-The forking process is started by exec, imports torch once and starts no thread, so that a fork of it is
-safe and takes milliseconds (a fork of the harness itself is neither: it has threads). It owns a folder
-for the subjects' files. When its harness is gone, however that ended, it kills the subjects with all
-they started and removes the folder; subjects in turn die with it (PR_SET_PDEATHSIG).
-
-Not modelled: a process that a subject moved into a session of its own, and what subjects started when
-the forking process itself is killed.
-"""
+"""What a subject process does (subject.py has the other end; zygote.py forks it)."""
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import faulthandler
 import importlib
 import importlib.util
 import os
-import shutil
-import signal
 import socket
 import sys
-import tempfile
 import traceback
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-import msgspec
-import torch
-
-from harness.ambient import nap
 from harness.errors import UsageError, nearest
 from harness.subject_place import become, enter_mounts, resumed
 from harness.subject_wire import Memory, receive, send
 
-PR_SET_PDEATHSIG = 1
-GRACE_SECONDS = 1.0  # for a process that closed its socket to end by itself
 
-
-def main(fd: int) -> None:
-    """Serve one harness over the socket `fd`.
-
-    `start` forks a subject, `reap` says how one ended, `import` makes later forks begin faster.
-    """
-    control = socket.socket(fileno=fd)
-    folder = tempfile.mkdtemp(prefix="rankfault-")
-    children: set[int] = set()
-    own = os.getpid()
-    try:
-        control.send(folder.encode())
-        while True:
-            data, fds, _, _ = socket.recv_fds(control, 1 << 16, 3)
-            if not data:
-                return
-            what, value = msgspec.msgpack.decode(data)
-            if what == "start":
-                pid = os.fork()
-                if not pid:
-                    control.close()
-                    _become_subject(own, value, fds)
-                for one in fds:
-                    os.close(one)
-                children.add(pid)
-                control.send(msgspec.msgpack.encode(pid))
-            elif what == "import":
-                with contextlib.suppress(Exception):  # the subject that needs it will say so
-                    importlib.import_module(value)
-                control.send(b"done")
-            else:
-                children.discard(value)
-                control.send(msgspec.msgpack.encode(_reap(value)))
-    except (BrokenPipeError, ConnectionResetError):
-        return
-    finally:
-        for pid in children:
-            _kill(pid)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _reap(pid: int) -> int:
-    """The exit code of a subject, or minus its signal; it is killed if it does not end soon."""
-    for _ in range(round(GRACE_SECONDS / 0.005)):
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)  # what it left behind
-            return os.waitstatus_to_exitcode(status)
-        nap(0.005)
-    _kill(pid)
-    _, status = os.waitpid(pid, 0)
-    return os.waitstatus_to_exitcode(status)
-
-
-def _kill(pid: int) -> None:
-    for kill in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            kill(pid, signal.SIGKILL)
-
-
-def _become_subject(parent: int, size: int, fds: list[int]) -> NoReturn:
-    """What the forked process does until its socket ends; never returns."""
-    code = 70
-    try:
-        os.setpgid(0, 0)
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it was gone before the call
-            os._exit(code)
-        link, log = socket.socket(fileno=fds[0]), fds[2]
-        with open(os.devnull) as nothing:
-            os.dup2(nothing.fileno(), 0)
-        for standard in (1, 2):
-            os.dup2(log, standard)
-        faulthandler.enable(file=2)
-        faulthandler.register(signal.SIGUSR1, file=2)
-        torch.set_num_threads(1)
-        memory = Memory(fds[1], size)
-        os.close(log)
-        _serve(link, memory)
-        code = 0
-    except BaseException:  # an ordinary exit would run the harness's own handlers
-        traceback.print_exc()
-    finally:
-        with contextlib.suppress(Exception):
-            sys.stdout.flush()
-        os._exit(code)
+def begin(size: int, fds: list[int]) -> None:
+    """What a subject process does until its socket ends. fds: the socket, and `size` bytes of memory."""
+    link = socket.socket(fileno=fds[0])
+    memory = Memory(fds[1], size)
+    _serve(link, memory)
 
 
 def resume(link: int, memory: int, size: int) -> None:
@@ -147,7 +44,7 @@ def _serve(link: socket.socket, memory: Memory) -> None:
                 name, args, path, folder = rest
                 sys.path[:] = path or sys.path
                 os.chdir(folder)
-                subject, value = _named(name)(*args), None
+                subject = _named(name)(*args)
             else:
                 method, args, named = rest
                 value = _method(subject, method)(*args, **named)

@@ -39,7 +39,7 @@ def enter_mounts(pid: int) -> None:
 def become(interpreter: str, link: socket.socket, memory: Memory) -> None:
     """Go on under another Python; returns only by raising OSError."""
     for fd in (link.fileno(), memory.fd):
-        os.set_inheritable(fd, True)
+        os.set_inheritable(fd, True)  # noqa: FBT003 - its signature
     begin = _BEGIN.format(
         root=str(Path(__file__).resolve().parents[1]), link=link.fileno(), memory=memory.fd,
         size=memory.size,
@@ -55,6 +55,6 @@ def resumed(link: int, fd: int, size: int) -> tuple[socket.socket, Memory]:
     faulthandler.enable(file=2)
     faulthandler.register(signal.SIGUSR1, file=2)
     torch.set_num_threads(1)
-    os.set_inheritable(link, False)
-    os.set_inheritable(fd, False)
+    for one in (link, fd):
+        os.set_inheritable(one, False)  # noqa: FBT003 - its signature
     return socket.socket(fileno=link), Memory(fd, size)

@@ -133,8 +133,10 @@ def where(failure: Failure) -> tuple[CodeType | None, int, str]:
     The innermost frame outside the harness and outside installed libraries; the operation is the
     harness function it called next, or `raise` when the program raised by itself.
     """
-    found: tuple[CodeType | None, int, str] = (failure.code, failure.lasti, "raise")
     step = failure.error.__traceback__
+    if step is None and failure.operation:  # it came from another process, which said where
+        return failure.code, failure.lasti, failure.operation
+    found: tuple[CodeType | None, int, str] = (failure.code, failure.lasti, "raise")
     fresh = False
     while step is not None:
         code = step.tb_frame.f_code

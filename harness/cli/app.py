@@ -167,10 +167,15 @@ def replay(
     ],
     *,
     fabric: Annotated[
-        str, typer.Option(metavar="simulated", help="Where the ranks run.")
+        str,
+        typer.Option(
+            metavar="simulated|processes",
+            help="Where the ranks run; processes: does it show there what was simulated?",
+        ),
     ] = "simulated",
     times: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Run it so often; each run must be the same.")
+        int,
+        typer.Option(metavar="N", min=1, help="Run it so often; simulated runs must be the same."),
     ] = 1,
     json: Json = False,
 ) -> int:

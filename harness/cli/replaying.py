@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness import corpus
 from harness.cli.hunting import EXIT, finding_data
 from harness.cli.output import Output, complain, width
+from harness.confirm import FABRIC, confirm
 from harness.errors import SeedFileError, UsageError, nearest
 from harness.finding import Finding, Outcome, Verdict
 from harness.repeat import OUTSIDE
@@ -83,6 +84,8 @@ def run_replay(word: str, *, fabric: str, times: int, json: bool) -> int:
     if times < 1:
         raise UsageError(f"--times {times}: give 1 or more")
     output = Output(json=json)
+    if fabric == FABRIC:
+        return _confirm(word, output, times)
     result = again(word, fabric)
     identity = result.outcome.run.identity()
     shown = 1
@@ -105,6 +108,40 @@ def run_replay(word: str, *, fabric: str, times: int, json: bool) -> int:
         output.say(_report(result, full=False))
     output.give(_data(result, code, times))
     return code
+
+
+def _confirm(word: str, output: Output, times: int) -> int:
+    """What a seed's finding comes to on real processes; returns the exit code: 1 where they show it, 4
+    where they do not, 0 where there is nothing to show."""
+    claim = _claim(word)
+    if claim.finding is None:
+        output.say(headline(claim, 1))
+        output.say("nothing to confirm on real processes: the simulated run shows no finding")
+        output.give(_data(claim, code_of(claim), 1))
+        return code_of(claim)
+    found = confirm(claim.outcome.plan, claim.scenario, claim.finding, times)
+    code = EXIT[Verdict.FAIL if found.confirmed else Verdict.UNKNOWN]
+    for line in found.lines():
+        output.say(line)
+    shown = found.shown.finds(found.identity)
+    if shown is not None:
+        output.say()
+        output.say(_report(replace(claim, outcome=found.shown, finding=shown), full=False))
+    output.give({
+        **_data(claim, code, times), "confirmed_emulated": found.emulated,
+        "confirmed_natural": found.natural, "instead": found.instead,
+    })
+    return code
+
+
+def _claim(word: str) -> Again:
+    """What the simulated fabric shows of a seed; of one that hits real processes, what they show."""
+    plan = (
+        corpus.plan_of_token(word)[0] if corpus.is_token(word)
+        else corpus.plan_of(corpus.read(path_of(word)), word)[0]
+    )
+    real = any("simulated" not in fault.fabrics for fault in plan.faults)
+    return again(word, FABRIC if real else "simulated")
 
 
 def run_explain(word: str, *, fabric: str) -> int:

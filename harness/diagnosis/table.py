@@ -8,6 +8,9 @@ that need the program's source. Exceptions are looked up under the error's own n
 
 from __future__ import annotations
 
+from harness.diagnosis.clients import CLIENTS
+from harness.diagnosis.stores import STORES
+
 LIKELY: dict[str, tuple[str, str]] = {
     "integrity/wrong_value": (
         "an offset, peer, shape or summand is wrong",
@@ -175,56 +178,7 @@ LIKELY: dict[str, tuple[str, str]] = {
     "rendezvous/crash": (
         "native code met what it did not expect", "read the end of what the process printed"
     ),
-    "store/silent_corruption": (
-        "the store does not notice that a block's bytes are not those that were dumped",
-        "store length, id and checksum with each block, and verify them at every load",
-    ),
-    "store/lost_block": (
-        "the block is not found although its dump succeeded: an index in memory only, another key or "
-        "path, a rename that did not happen, an eviction",
-        "look for the block's file in the folder; make lookup and load follow from the files",
-    ),
-    "store/phantom_block": (
-        "a key stands for another block, or a lookup does not look at the whole id",
-        "compare the whole id, in the file too",
-    ),
-    "store/uncommitted_visible": (
-        "readers look at data that its writer has not released yet",
-        "write under a private name and rename at commit",
-    ),
-    "store/unexpected_error": (
-        "the store refuses what it should do", "see the error's text and the store's own log"
-    ),
-    "store/refused_call": (
-        "ids, tensor or shard of the call are not what the store allows", "see what is allowed"
-    ),
-    "store/collateral": (
-        "one block's failure ends the batch", "keep a status a block and go on with the others"
-    ),
-    "store/residue": (
-        "a temporary file is forgotten on one of the paths",
-        "remove it where its dump ends without a commit",
-    ),
-    "store/hang": (
-        "a call never ends: a lock, a worker that is gone, or I/O without an end",
-        "see the stacks; give every wait a deadline and every worker's failure to its waiters",
-    ),
-    "store/crash": (
-        "the process died in a call", "see signal or exit code, and what it printed"
-    ),
-    "store/unknown_connector": (
-        "the factory has no connector of that name", "compare with the names that are registered"
-    ),
-    "store/lookup_misses": (
-        "writer and readers do not look at the same blocks",
-        "compare path, ids and commits of the writer with those of the readers",
-    ),
-    "store/load_hangs": (
-        "nobody will ever finish the load", "see what the workers do; poll check with a deadline"
-    ),
-    "store/misuse": (
-        "the adapter's answer has a form that the protocol does not know", "see docs/adapters.md"
-    ),
+    **STORES,
     "exceptions/not_yet": ("the program uses a part that is not built", "leave it out"),
 }
 
@@ -370,11 +324,20 @@ BECAUSE: dict[str, tuple[str, str]] = {
         "the source buffer was written again before the dump had read it",
         "leave the source alone until wait (or check) says that the dump is done, or dump a copy",
     ),
+    "crashed": (
+        "what had been acknowledged was not durable, or not in that order, when the power went: an fsync "
+        "of the file, of its folder or of the folder above is missing or comes too late",
+        "see what was lost: fsync the file, rename, fsync its folder (and the one above, if it is new), "
+        "and only then acknowledge",
+    ),
     "result_unwritten": (
         "no store reached the place of the result: it is missing, is too short or went elsewhere",
         "compare offset and extent of the stores to that tensor with the rank's place in it",
     ),
 }
+
+
+BECAUSE |= CLIENTS
 
 
 def likely(name: str, because: str = "") -> tuple[str, str]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from harness.interpose import Interposer
-from harness.record import CALLED, Afterwards
+from harness.record import CALLED, Afterwards, RawEvent
 
 if TYPE_CHECKING:
     from harness.fabric.simulated import Lane, Simulation
@@ -49,9 +49,14 @@ def afterwards(
 def _one(simulation: Simulation, lane: Lane) -> Afterwards:
     start = len(simulation.events)
     simulation.probe(lane)
-    own = [event for event in simulation.events[start:] if event[0] == lane.index]
+    return next_steps(simulation.events[start:], lane.index, str(lane.pending[0]))
+
+
+def next_steps(events: list[RawEvent], owner: int, pending: str) -> Afterwards:
+    """What a lane's own events among `events`, and what it announced last, say of its next steps."""
+    own = [event for event in events if event[0] == owner]
     following = own[1:]  # the first is the end of what it is blocked in
-    kinds = {event[1] for event in following} | {str(lane.pending[0])}
+    kinds = {event[1] for event in following} | {pending}
     notifies = {event[2:5] for event in following if event[1] in ("notify", "signal")}
     arrives = {
         (event[1], event[6] or ()) for event in following

@@ -86,7 +86,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
 
     def when_blocked() -> None:
         blocked.extend(
-            _blocked(lane, simulation, windows)
+            blocked_lane(lane, simulation, windows)
             for lane in simulation.lanes
             if lane.state == "running" and lane not in simulation.polled
         )
@@ -117,7 +117,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
                 for lane in simulation.lanes:
                     simulation.end_uses(lane)
     job.derived = simulation.derived
-    run = _finish(job, simulation, ranks, windows, world, observed, interposer, blocked)
+    run = finished(job, simulation, ranks, windows, world, observed, interposer, blocked)
     run.dispatched = dispatched
     drew = simulation.ambient.drew
     simulation.release()
@@ -154,7 +154,7 @@ def _add_lanes(
         rank = SimulatedRank(
             index, program.size, interposer, simulation, windows, len(simulation.lanes), ranks[index]
         )
-        queue = _queue(rank, program, windows, interposer, began)
+        queue = rank_queue(rank, program, windows, interposer, began)
         rank._lane = simulation.add_lane(queue, index, worker)
 
 
@@ -169,7 +169,7 @@ def _lanes(program: HostProgram) -> list[tuple[int, int]]:
     ]
 
 
-def _queue(
+def rank_queue(
     rank: SimulatedRank, program: HostProgram, windows: SharedWindows,
     interposer: Interposer | None, dispatched: list[int],
 ) -> Callable[[], Any]:
@@ -218,7 +218,8 @@ def _queue(
     return run
 
 
-def _blocked(lane: Lane, simulation: Simulation, windows: SharedWindows) -> Blocked:
+def blocked_lane(lane: Lane, simulation: Simulation, windows: SharedWindows) -> Blocked:
+    """What a lane that never ended waits for, and where."""
     pending, reason = lane.stopped or (lane.pending, lane.blocked_on)
     if reason is None:
         kind, window, _, lo, _ = (*pending, -1, 0, 0, 0)[:5]
@@ -246,7 +247,7 @@ def _blocked(lane: Lane, simulation: Simulation, windows: SharedWindows) -> Bloc
     )
 
 
-def _memory(windows: SharedWindows, ranks: int) -> list[WindowRecord]:
+def memory_records(windows: SharedWindows, ranks: int) -> list[WindowRecord]:
     """What the record says of every window, buffer and host tensor."""
     records = []
     for number, (kind, name, shape, dtype) in enumerate(windows.names):
@@ -292,10 +293,11 @@ def _results(simulation: Simulation, ranks: int) -> list[Any]:
     ]
 
 
-def _finish(
+def finished(
     job: Job, simulation: Simulation, ranks: list[RankState], windows: SharedWindows,
     world: World, observed: Any, interposer: Interposer | None, blocked: list[Blocked],
 ) -> Run:
+    """The record of a world that has come to its end."""
     return Run(
         ranks=job.ranks,
         lanes=[(lane.rank, lane.worker) for lane in simulation.lanes]
@@ -303,7 +305,7 @@ def _finish(
         raw=simulation.events,
         awaited=simulation.awaited,
         sources=simulation.sources,
-        memory=functools.partial(_memory, windows, job.ranks),
+        memory=functools.partial(memory_records, windows, job.ranks),
         guards_intact=windows.intact(),
         results=_results(simulation, job.ranks),
         observed=observed,
@@ -319,7 +321,7 @@ def _finish(
         points=simulation.points,
         operations=simulation.issued,
         ended=simulation.ended,
-        livelock=[_blocked(lane, simulation, windows) for lane in simulation.polled],
+        livelock=[blocked_lane(lane, simulation, windows) for lane in simulation.polled],
         touched=simulation.touched,
         programs=_programs(world.recorded),
         faults=tuple(job.faults),

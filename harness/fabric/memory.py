@@ -140,6 +140,35 @@ class Region:
         region.freed = False
         return region
 
+    @classmethod
+    def within(
+        cls, view: memoryview, nbytes: int, *, zero: bool | None, guards: bool = True
+    ) -> Region:
+        """A region in memory that somebody else owns. zero: fill it; None: it stays as it is."""
+        region = cls.__new__(cls)
+        region.data = region.view = view
+        region.base = GUARD_BYTES if guards else 0
+        region.nbytes = nbytes
+        region.waiters = []
+        region.freed = False
+        if not guards:  # of any size
+            region.cells = view.cast("i") if nbytes % 4 == 0 else None
+        if zero is not None:
+            made = _fresh(nbytes, zero=zero)
+            view[: len(made)] = made
+        return region
+
+    def copied(self) -> Region:
+        """The same in memory of its own."""
+        copy = Region.__new__(Region)
+        copy.data = bytearray(self.view)
+        copy.view = memoryview(copy.data)
+        copy.base, copy.nbytes, copy.freed = self.base, self.nbytes, self.freed
+        copy.waiters = []
+        if not self.base:
+            copy.cells = copy.view.cast("i") if self.nbytes % 4 == 0 else None
+        return copy
+
     def payload(self) -> bytes:
         """A copy of the payload."""
         return bytes(self.view[self.base : self.base + self.nbytes])

@@ -16,10 +16,10 @@ import torch
 from harness.errors import RankDied, UseAfterFree, WaitExpired, WrongArgument, WrongShape
 from harness.fabric.flight import digest
 from harness.fabric.lanes import POLL_OPERATIONS
-from harness.fabric.memory import ITEMSIZE, Buffer, Handle, Region, Shape, Window, normal_shape
+from harness.fabric.memory import Buffer, Handle, Shape, Window, normal_shape
 from harness.fabric.one_sided import OneSided, tensor_of
 from harness.fabric.simulated import Simulation
-from harness.fabric.windows import OneRegion, SharedWindows
+from harness.fabric.windows import SharedWindows
 from harness.interpose import Interposer
 from harness.rank import Group, WaitCmp
 from harness.record import VALUE_BYTES_MAX, Call
@@ -83,16 +83,9 @@ class SimulatedRank(OneSided):
         lane.pending = ("window_arrive",)
         self._sim.point(lane)
         self._called("window", f"{name!r} {list(dims)} {str(dtype)[6:]}", members)
-        number = self._windows.by_call.get(key)
-        if number is None:
-            zero = init == "zero" if init else dtype is torch.int32
-            nbytes = math.prod(dims) * ITEMSIZE[dtype]
-            regions = [
-                Region(nbytes, zero=zero) if not members or rank in members else None
-                for rank in range(self.size)
-            ]
-            number = self._windows.add("window", name, dims, dtype, regions)
-            self._windows.by_call[key] = number
+        number = self._windows.collective(
+            key, name, dims, dtype, members, zero=init == "zero" if init else dtype is torch.int32
+        )
         self._event("window_arrive", number, self.index, 0, 0, members or None)
         self._meet(("window", key), "window", number, members)
         handle = self.bind(number, dims, dtype, 0)
@@ -141,10 +134,7 @@ class SimulatedRank(OneSided):
     def _buffer(self, shape: Shape, dtype: torch.dtype) -> Buffer:
         dims = normal_shape(shape, "buffer", self.index)
         self._dtype_check("buffer", dtype)
-        nbytes = math.prod(dims) * ITEMSIZE[dtype]
-        region = Region(nbytes, zero=False)
-        number = self._windows.add("buffer", f"buffer{len(self._windows.names)}", dims, dtype,
-                                   OneRegion(self.index, region))
+        number = self._windows.own(self.index, dims, dtype)
         return Buffer(number, self._windows.names[number][1], self._windows.regions[number],
                       self.index, dims, dtype)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
-from harness.fabric.memory import Region
+from harness.fabric.memory import ITEMSIZE, Region
 
 
 class SharedWindows:
@@ -31,6 +32,27 @@ class SharedWindows:
         self.regions.append(regions)
         self.names.append((kind, name, shape, dtype))
         return len(self.regions) - 1
+
+    def own(self, rank: int, shape: tuple[int, ...], dtype: torch.dtype) -> int:
+        """A private buffer of a rank, filled with poison; returns its number."""
+        region = Region(math.prod(shape) * ITEMSIZE[dtype], zero=False)
+        name = f"buffer{len(self.names)}"
+        return self.add("buffer", name, shape, dtype, OneRegion(rank, region))
+
+    def collective(
+        self, key: tuple[tuple[int, ...], str, int], name: str, shape: tuple[int, ...],
+        dtype: torch.dtype, members: tuple[int, ...], *, zero: bool,
+    ) -> int:
+        """The window of a collective call: made by whoever comes first, the same for all."""
+        number = self.by_call.get(key)
+        if number is None:
+            nbytes = math.prod(shape) * ITEMSIZE[dtype]
+            regions = [
+                Region(nbytes, zero=zero) if not members or rank in members else None
+                for rank in range(self.size)
+            ]
+            number = self.by_call[key] = self.add("window", name, shape, dtype, regions)
+        return number
 
     def intact(self) -> bool:
         """Whether every guard holds what it held."""

@@ -90,10 +90,13 @@ def _wide_timeline(run: Run, finding: Finding) -> list[str]:
 
 
 def rank_log(run: Run, rank: int) -> str:
-    """The events of one rank and the deliveries of its operations, one a line."""
+    """The events of one rank and the deliveries of its operations, one a line; what it printed."""
     lines = [
         line(run, index) for index, event in enumerate(run.events) if run.rank_of(event) == rank
     ]
+    printed = run.printed[rank] if run.printed else ""
+    if printed:
+        lines += ["", "what its process printed:", printed]
     return "".join(f"{text}\n" for text in lines)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from torch.distributed import FileStore, Store, TCPStore
+from torch._C._distributed_c10d import FileStore, Store, TCPStore
 
 HOST = "127.0.0.1"
 

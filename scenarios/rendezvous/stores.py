@@ -1,12 +1,12 @@
 """c10d's TCPStore and FileStore: what they acknowledge is there, and every call ends in time.
 
 Two clients in subject processes take turns with the calls of the plan; before one of them something may
-happen to the server or to the file. The model is a dict. A call may fail (a missing key after its timeout,
-a dead server), but what was acknowledged is kept, what was never set is not told, a client whose call was
-refused goes on to work, and nothing takes longer than its timeout and some seconds.
+happen to the server or to the file. The model is a dict. A call may fail (a missing key after its
+timeout, a dead server), but what was acknowledged is kept, what was never set is not told, a client whose
+call was refused goes on to work, and nothing takes longer than its timeout and some seconds.
 
-Not modelled: wait, append, queues, several calls at the same time (rendezvous itself), a server that comes
-back.
+Not modelled: wait, append, queues, several calls at the same time (rendezvous itself), a server that
+comes back.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def _first_wrong(calls: Calls) -> Iterator[Finding]:
             sites = [Site(calls.store, what)]
             if gone:
                 sites.append(Site("outside", calls.event))
-            told = [f"call {n}: client {c} {w}{g}: {_told(r)}" for n, (c, w, g, r) in enumerate(calls.made)]
+            told = [f"call {n}: client {one[0]} {one[1]}{one[2]}: {_told(one[3])}"
+                    for n, one in enumerate(calls.made)]
             if calls.event != "none":
                 told.insert(calls.at, f"before call {calls.at}: {calls.told}")
             yield Finding(

@@ -17,7 +17,18 @@ from typing import Any
 import torch
 
 from harness import Rank, RankClock, RankWorkers, SimulatedDisk, Window, World, rank_call, rank_disk
-from scenarios.store.history import ELEMENT, FILLED, POISON, REUSED, SPOILED, Call, History, content
+from scenarios.store.history import (
+    ELEMENT,
+    FILLED,
+    POISON,
+    REUSED,
+    SPOILED,
+    Call,
+    Early,
+    History,
+    Passed,
+    content,
+)
 from scenarios.store.patterns import pattern
 from systems.store import UcmConnectorFactory
 from systems.store.errors import FAILED, OK, TIMEOUT, StoreError
@@ -88,9 +99,15 @@ class Client:
             return Call(self.rank.index, kind, tuple(blocks)), None
         call = self.history.begin(
             self.rank.index, kind, blocks, shard=shard, flags=tuple(flags), opened=process.opened,
-            began=process.clock.events(),
+            began=process.clock.events(), meant=Passed.of(args),
         )
-        performed = getattr(self._store, body) if isinstance(body, str) else body
+        self._latest = call
+        method = getattr(self._store, body) if isinstance(body, str) else body
+
+        def performed(**given: Any) -> Any:
+            call.given = Passed.of(given)
+            return method(**given)
+
         what = ", ".join(map(str, blocks))
         answer = None
         try:
@@ -132,6 +149,7 @@ class Client:
         ) -> Task:
             task = self._store.dump(block_ids, offset, tensor)
             if spoil:
+                self._goes_on(task, "wrote its source")
                 tensor.fill_(SPOILED)
             return task
 
@@ -147,13 +165,21 @@ class Client:
         ) -> Task:
             nonlocal seen
             task = self._store.load(block_ids, offset, tensor)
-            seen = tensor.clone() if spoil else tensor
+            seen = tensor
+            if spoil:
+                self._goes_on(task, "read its destination")
+                seen = tensor.clone()
             return task
 
         call = self._transfer("load", blocks, shard, target, submit, poll=poll)
         if call.codes and not any(code == TIMEOUT for code in call.codes):
             self._compare(call, seen)
         return list(call.codes)
+
+    def _goes_on(self, task: Task, how: Early) -> None:
+        """The client does not wait for the task of its call: noted where that is too early."""
+        if None in task.statuses:
+            self._latest.early, self._latest.early_at = how, self.process.clock.events()
 
     def _memory(self, blocks: Sequence[int]) -> torch.Tensor:
         """Poisoned memory for the blocks; it begins on a page, so that a plan's direct I/O repeats."""
@@ -174,6 +200,10 @@ class Client:
                     f"block {other}": _bytes(content(other, call.shard, self.elements))
                     for other in sorted({one for call in self.history.calls for one in call.blocks})
                     if other != block
+                }
+                known |= {
+                    f"block {block} shard {other}": _bytes(content(block, other, self.elements))
+                    for other in range(self.history.shards) if other != call.shard
                 }
                 found = pattern(_bytes(due), _bytes(got), known)
                 if found is not None:
@@ -199,6 +229,7 @@ class Client:
             self.rank, "store_wait", self._store.wait, str(task.id), frame=_caller(), task=task
         )
         if code is None:  # a fault has left out the wait
+            self._goes_on(task, "went on")
             code = OK
         if code in (OK, TIMEOUT):
             call.codes = (code,) * len(call.blocks)
@@ -252,7 +283,7 @@ class Client:
         """
         history = self.history
         history.disk = history.disk.durable()
-        history.power_cut = True
+        history.cuts.append(self.process.clock.events())
         if not durable:
             history.forgotten = self.process.clock.events()
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from harness import Scenario, World
+from scenarios.store.block_model import LINEARIZABLE
 from scenarios.store.clients import Client, new_disk, run_clients
 from scenarios.store.history import History
 from scenarios.store.judge import StoreChecker
@@ -57,7 +58,7 @@ def host(world: World, params: Params) -> dict[str, Any]:
 
 scenario = Scenario(
     name="store.eviction", host=host, reference=None, params=Params, ranks=(1, 3),
-    checkers=(StoreChecker(),),
+    checkers=(StoreChecker(), LINEARIZABLE),
     bug_faults={**MENU, "hash_seed": "equivalent: a miss is an answer where blocks are collected"},
     doc="Blocks are loaded while others push them out.",
 )

@@ -7,9 +7,9 @@ call has the indexes of the run's events between which it lay, so that a fault c
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -28,12 +28,39 @@ def content(block: int, shard: int, elements: int) -> torch.Tensor:
     return torch.arange(base, base + elements, dtype=ELEMENT)
 
 
+Early = Literal["", "wrote its source", "read its destination", "went on"]
+
+
+class Passed(NamedTuple):
+    """The arguments of a call, as far as they can be wrong. nbytes: of all blocks; 0: no tensor."""
+
+    ids: tuple[bytes, ...]
+    shard: int = 0
+    nbytes: int = 0
+    dtype: str = ""
+    device: str = ""
+    contiguous: bool = True
+
+    @classmethod
+    def of(cls, args: Mapping[str, Any]) -> Passed:
+        """What stands in the arguments by name."""
+        ids, tensor = tuple(args.get("block_ids", ())), args.get("tensor")
+        if tensor is None:
+            return cls(ids)
+        return cls(
+            ids, args["offset"], tensor.numel() * tensor.element_size(),
+            str(tensor.dtype).removeprefix("torch."), tensor.device.type, tensor.is_contiguous(),
+        )
+
+
 @dataclass(slots=True)
 class Call:
     """One call of one client. codes: a status a block (dump, load, commit), or 0 and 1 for a lookup's
     misses and hits. error: of a call that raised. wrong: by block, what a load that was told good is.
 
     began, ended: numbers of events; ended is -1 while there is no answer (the process died in it).
+    meant, given: what the program passed, and what reached the store. early: what the client did at event
+    `early_at` although the task was not done then: wrote its source, read its destination, went on.
     """
 
     rank: int
@@ -49,6 +76,10 @@ class Call:
     cancelled: bool = False  # the client gave up what had not begun
     began: int = 0
     ended: int = -1
+    meant: Passed | None = None
+    given: Passed | None = None
+    early: Early = ""
+    early_at: int = -1
 
     def __str__(self) -> str:
         blocks = ", ".join(map(str, self.blocks))
@@ -62,7 +93,7 @@ class History:
 
     evicts: whether the store may remove committed blocks. shards: of a block. tolerated: statuses that
     need no fault. forgotten: acknowledgements before this event promise nothing (a power cut).
-    power_cut: whether there was one. closed: how many stores were closed in order.
+    closed: how many stores were closed in order. cuts: the events before which the power was cut.
     """
 
     disk: Any
@@ -70,8 +101,8 @@ class History:
     shards: int = 1
     tolerated: frozenset[int] = frozenset()
     forgotten: int = 0
-    power_cut: bool = False
     closed: int = 0
+    cuts: list[int] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     ids: list[bytes] = field(default_factory=list)
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from faults import environment, storage
 from harness import Fault, Finding, Run, likely
 from scenarios.store.history import FILLED, REUSED, Call, History
+from scenarios.store.mistakes import mistake
 from scenarios.store.patterns import cause_of
 from systems.store.errors import BAD_PARAMETER, CANCELLED, NOT_FOUND, OK, TIMEOUT
 
@@ -78,13 +79,19 @@ class _Judge:
         for rule in rules:
             yield from list(rule())[:1]
 
-    def _finding(self, kind: str, call: Call, message: str, *, because: str = "") -> Finding:
-        cause, remedy = likely(f"store/{kind}", because)
+    def _finding(
+        self, kind: str, call: Call, message: str, *, block: int = -1, because: str = ""
+    ) -> Finding:
+        """block: that it is about; -1: any of the call's. A mistake of the client is the cause."""
+        about = call.blocks if block < 0 else (block,)
+        shown = next((one for number in about if (one := mistake(self.history, call, number))), None)
+        cause, remedy = likely(f"store/{kind}", shown.because if shown else because)
+        proof = (shown.text,) if shown else ()
         marks = self._marks(call)
         sites = [self.run.site(self.run.events[at]) for at in marks[:1]]
         return Finding(
             checker="store", kind=kind, rank=call.rank, message=message, sites=tuple(sites),
-            evidence=tuple(self._told_faults()), cause=cause, remedy=remedy, events=tuple(marks),
+            evidence=(*proof, *self._told_faults()), cause=cause, remedy=remedy, events=tuple(marks),
         )
 
     def _marks(self, call: Call) -> list[int]:
@@ -173,7 +180,7 @@ class _Judge:
                 yield self._finding(
                     "silent_corruption", call,
                     f"{call}: block {block} is told good and wrong: {found.text}",
-                    because=cause_of(found, poison=FILLED, reused=REUSED),
+                    block=block, because=cause_of(found, poison=FILLED, reused=REUSED),
                 )
 
     def _visible(self) -> Iterator[Finding]:
@@ -186,7 +193,7 @@ class _Judge:
                     yield self._finding(
                         "uncommitted_visible", call,
                         f"{call}: block {block} {what} and nobody had begun to commit"
-                        f" {'it' if self.history.shards == 1 else 'all its shards'}",
+                        f" {'it' if self.history.shards == 1 else 'all its shards'}", block=block,
                     )
 
     def _may_be_own(self, call: Call, block: int) -> bool:
@@ -229,6 +236,7 @@ class _Judge:
                 yield self._finding(
                     "lost_block", call,
                     f"{call}: block {block} {what}; its commit was acknowledged at event {since}",
+                    block=block,
                 )
 
     def _hanging(self) -> Iterator[Finding]:
@@ -251,7 +259,8 @@ class _Judge:
                     continue
                 told = call.text or f"status {code}"
                 what = f"block {block} fails" if block >= 0 else "it fails"
-                yield self._finding("unexpected_error", call, f"{call}: {what} without a fault: {told}")
+                message = f"{call}: {what} without a fault: {told}"
+                yield self._finding("unexpected_error", call, message, block=block)
 
     def _due(self, call: Call, block: int) -> bool:
         """Whether a load of the block must succeed."""
@@ -277,7 +286,7 @@ class _Judge:
         opened = [call for call in self.history.calls if call.kind == "open"]
         if self.run.dead or not opened or self.history.closed != len(opened):
             return
-        if self.history.power_cut:  # a removal need not have been durable
+        if self.history.cuts:  # a removal need not have been durable
             return
         for at, fault in self.fired:
             removing = self.run.raw[at - 1][1] in ("disk_unlink", "disk_listdir", "disk_stat")

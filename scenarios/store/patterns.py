@@ -61,7 +61,8 @@ def pattern(expected: bytes, got: bytes, known: Mapping[str, bytes] | None = Non
         bit = int(wanted[at] ^ held[at]).bit_length() - 1
         return Pattern("bit_flip", at, at + 1, 1, "", 0, f"one bit differs: bit {bit} of byte {at}")
     zeros = {"zeros": bytes(len(expected))}
-    for name, data in {**zeros, **(known or {})}.items():
+    sources = {**zeros, **(known or {})}
+    for name, data in sorted(sources.items(), key=lambda one: one[1] != got):  # all of it comes first
         other = _array(data[: len(expected)])
         if wrong[-1] < len(other) and bool((held[wrong] == other[wrong]).all()):
             return _covered(name, wanted, held, other, wrong)

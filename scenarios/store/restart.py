@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from harness import Scenario, World
+from scenarios.store.block_model import LINEARIZABLE
 from scenarios.store.clients import Client, new_disk, run_clients
 from scenarios.store.history import History
 from scenarios.store.judge import StoreChecker
@@ -65,6 +66,6 @@ def host(world: World, params: Params) -> dict[str, Any]:
 
 scenario = Scenario(
     name="store.restart", host=host, reference=None, params=Params, ranks=(1, 3),
-    checkers=(StoreChecker(),), bug_faults=MENU,
+    checkers=(StoreChecker(), LINEARIZABLE), bug_faults=MENU,
     doc="What a process finds where another one ended.",
 )

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from harness import Scenario, World
+from scenarios.store.block_model import LINEARIZABLE
 from scenarios.store.clients import Client, new_disk, run_clients
 from scenarios.store.history import History
 from scenarios.store.judge import StoreChecker
@@ -66,6 +67,6 @@ def host(world: World, params: Params) -> dict[str, Any]:
 
 scenario = Scenario(
     name="store.round_trip", host=host, reference=None, params=Params, ranks=(1, 3),
-    checkers=(StoreChecker(),), bug_faults=MENU,
+    checkers=(StoreChecker(), LINEARIZABLE), bug_faults=MENU,
     doc="Dump, commit, look up and load blocks, on the simulated disk.",
 )

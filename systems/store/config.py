@@ -8,6 +8,7 @@ configuration written for UCM works; any other unknown key is an error with the 
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from systems.store.log import STORE
 STAGES = ("Cache", "Posix")
 PIPELINES = ("Posix", "Cache|Posix")
 GIB = 1 << 30
+TIMEOUT_MAX = 86_400_000  # ms: a day
 
 
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +95,7 @@ RULES = {
     "cache_shared": Rule(str),
     "workers": Rule(int, least=1, most=256),
     "capacity_bytes": Rule(int, least=0, most=1 << 60),
-    "timeout_ms": Rule(int, least=0, most=86_400_000),
+    "timeout_ms": Rule(int, least=0, most=TIMEOUT_MAX),
     "residue_seconds": Rule(int, least=1, most=31_536_000),
     "writer": Rule(str),
 }
@@ -167,13 +169,9 @@ def _checked(name: str, value: Any) -> Any:
     rule = RULES[name]
     if name == "store_pipeline" and isinstance(value, str):
         return _pipeline(value)
-    if (
-        name in ("writer", "cache_shared")
-        and isinstance(value, str)
-        and (any(sign in value for sign in "/.\0") or len(value) > 64)
-    ):
+    if name in ("writer", "cache_shared") and isinstance(value, str) and not _is_part_of_a_name(value):
         raise ConfigError(
-            f"{name}: given {value!r}; allowed up to 64 characters without '/', '.' and NUL"
+            f"{name}: given {value!r}; allowed up to 64 bytes of printable characters without '/' and '.'"
         )
     if not rule.holds(value):
         near = rule.nearest(value)
@@ -182,26 +180,39 @@ def _checked(name: str, value: Any) -> Any:
     return value
 
 
+def _is_part_of_a_name(value: str) -> bool:
+    """Whether a file's name may contain it."""
+    short = _is_a_name(value) and len(os.fsencode(value)) <= 64
+    return short and value.isprintable() and not any(sign in value for sign in "/.")
+
+
+def _is_a_name(value: str) -> bool:
+    """Whether the system can be given it as (part of) a path at all."""
+    try:
+        return b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+
+
 def _pipeline(value: str) -> str:
     stages = [stage.strip() for stage in value.split("|")]
     for stage in stages:
         if stage not in STAGES:
-            raise ConfigError(
-                f"store_pipeline: given {value!r}, where {stage!r} is no stage;"
-                f" allowed {' or '.join(map(repr, PIPELINES))}; nearest: {_near(stage, STAGES)!r}"
-            )
-    joined = "|".join(stages)
-    if joined not in PIPELINES:
-        near = "Cache|Posix" if "Cache" in stages else "Posix"
-        allowed = " or ".join(map(repr, PIPELINES))
-        raise ConfigError(f"store_pipeline: given {value!r}; allowed {allowed}; nearest: {near!r}")
-    return joined
+            told = f"{value!r}, where {stage!r} is no stage"
+            break
+    else:
+        told = repr(value)
+        if "|".join(stages) in PIPELINES:
+            return "|".join(stages)
+    near = "Cache|Posix" if "Cache" in [_near(stage, STAGES) for stage in stages] else "Posix"
+    allowed = " or ".join(map(repr, PIPELINES))
+    raise ConfigError(f"store_pipeline: given {told}; allowed {allowed}; nearest: {near!r}")
 
 
 def _fits_together(config: StoreConfig) -> None:
     path = config.storage_path
-    if not path.startswith("/") or "\0" in path:
-        near = "/" + path.replace("\0", "").lstrip("/")
+    if not path.startswith("/") or not _is_a_name(path):
+        near = "/" + "".join(sign for sign in path if sign != "\0" and _is_a_name(sign)).lstrip("/")
         raise ConfigError(f"storage_path: given {path!r}; allowed an absolute path; nearest: {near!r}")
     if config.strict_alignment and not config.io_direct:
         raise ConfigError(
@@ -210,6 +221,11 @@ def _fits_together(config: StoreConfig) -> None:
     if config.cache_shared:
         _can_share(config)
     size, unit = config.block_size, config.alignment
+    if 0 < config.capacity_bytes < size:
+        raise ConfigError(
+            f"capacity_bytes: given {config.capacity_bytes}; allowed at least block_size, or 0 for no"
+            f" limit; nearest: {size}"
+        )
     if config.strict_alignment and size % unit:
         rounded = (size + unit - 1) // unit * unit
         raise ConfigError(

@@ -69,6 +69,10 @@ class StoreClosed(StoreError):
     """The store is closed."""
 
 
+class StoreForked(StoreError):
+    """The store was made by the process that forked this one."""
+
+
 class BlockNotFound(StoreError):
     """No such block that this store may see."""
 

@@ -52,7 +52,7 @@ class UcmConnectorFactory:
     @classmethod
     def require_known(cls, connector_name: str) -> Loader:
         """The connector's loader, or UnknownConnector."""
-        loader = cls._registry.get(connector_name)
+        loader = cls._registry.get(connector_name) if isinstance(connector_name, str) else None
         if loader is None:
             known = {name.lower(): name for name in cls._registry}
             near = difflib.get_close_matches(str(connector_name).lower(), known, 1, 0.0)

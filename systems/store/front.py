@@ -6,13 +6,14 @@ Wrong calls raise at once; what goes wrong with a block is its status. See docs 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import torch
 
-from systems.store.config import StoreConfig, configured
+from systems.store.config import TIMEOUT_MAX, StoreConfig, configured
 from systems.store.errors import (
     OK,
     TIMEOUT,
@@ -21,6 +22,7 @@ from systems.store.errors import (
     BlockFailure,
     StoreClosed,
     StoreError,
+    StoreForked,
 )
 from systems.store.log import PIPELINE, STORE, set_level
 from systems.store.piece import Piece, checked_ids, pieces
@@ -30,6 +32,7 @@ from systems.store.stage import Stage
 from systems.store.tasks import Task, Work
 
 _handles = itertools.count(1)
+TOLD_MAX = 8  # failed blocks of one task, a line each; the rest is counted
 
 
 class BlockStore:
@@ -56,6 +59,7 @@ class BlockStore:
         self._executor = Threads(self.config.workers) if executor is None else executor
         self._clock = RealClock() if clock is None else clock
         self._handle = next(_handles)
+        self._process = os.getpid()
         self._numbers = itertools.count(1)
         self._running: dict[int, Task] = {}
         self._lock = Lock()
@@ -193,10 +197,14 @@ class BlockStore:
     def _run(self, task: Task) -> None:
         task.run()
         if task.done and self._unregister(task):
-            for index, failure in sorted(task.failures.items()):
+            failures = sorted(task.failures.items())
+            for index, failure in failures[:TOLD_MAX]:
                 where = f"block {index} ({failure.block_id.hex()} shard {failure.shard})"
                 told = (task.kind, task.id, where, failure.code, failure.text)
                 STORE.error("%s: task_id=%d, %s failed: %d, %s", *told)
+            if len(failures) > TOLD_MAX:
+                more = len(failures) - TOLD_MAX
+                STORE.error("%s: task_id=%d, %d more blocks failed", task.kind, task.id, more)
 
     def wait(self, task: Task, timeout_ms: int | None = None) -> int:
         """0, or the negative code of the first block that failed. `timeout_ms` counts from this call.
@@ -204,6 +212,7 @@ class BlockStore:
         Without a final status in time: TIMEOUT, and the task may be waited for again. A second wait after
         a final status raises AlreadyWaited.
         """
+        self._require_own_process()
         code = _task(task).wait(self._limit(timeout_ms), self._clock)
         if code == TIMEOUT and not task.done:
             STORE.warning("%s: task_id=%d has not finished", task.kind, task.id)
@@ -211,6 +220,10 @@ class BlockStore:
 
     def _limit(self, timeout_ms: int | None) -> float | None:
         limit = self.config.timeout_ms if timeout_ms is None else timeout_ms
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit <= TIMEOUT_MAX:
+            raise BadParameter(
+                f"timeout_ms: given {timeout_ms!r}; allowed None or 0 to {TIMEOUT_MAX} (0: no limit)"
+            )
         return limit / 1000 if limit else None
 
     def check(self, task: Task) -> tuple[int, bool]:
@@ -230,8 +243,9 @@ class BlockStore:
         """Make dumped blocks visible (True) or drop them (False); a status a block, 0 is success."""
         self._open()
         ids = checked_ids(block_ids, distinct=True)
-        flags = [is_success] * len(ids) if isinstance(is_success, bool) else list(is_success)
-        if len(flags) != len(ids) or not all(isinstance(flag, bool) for flag in flags):
+        flags = [is_success] * len(ids) if isinstance(is_success, bool) else is_success
+        right = isinstance(flags, Sequence) and len(flags) == len(ids)
+        if not right or not all(isinstance(flag, bool) for flag in flags):
             raise BadParameter(
                 f"commit: given {flags!r} for {len(ids)} block ids; allowed one bool a block"
             )
@@ -260,7 +274,12 @@ class BlockStore:
         self._started("prefetch", ids, offset, works, 1)
 
     def close(self) -> None:
-        """Cancel what has not begun, wait for the rest, remove what was not committed. Twice is fine."""
+        """Cancel what has not begun, wait for the rest, remove what was not committed. Twice is fine.
+
+        In a forked child it does nothing: all that is the parent's.
+        """
+        if os.getpid() != self._process:
+            return
         with self._lock:
             first, self._closed = not self._closed, True
             running = list(self._running.values())
@@ -279,6 +298,15 @@ class BlockStore:
     def _open(self) -> None:
         if self._closed:
             raise StoreClosed("this store is closed")
+        self._require_own_process()
+
+    def _require_own_process(self) -> None:
+        """Workers, locks and uncommitted dumps do not pass to a forked child."""
+        if os.getpid() != self._process:
+            raise StoreForked(
+                f"this store belongs to process {self._process}, and this is its forked child"
+                f" {os.getpid()}; allowed: a store that the child creates"
+            )
 
 
 def _call(function: Callable[..., None], *values: Any) -> Work:

@@ -2,7 +2,7 @@
 
 A CPU tensor is read and written in place, without a copy. A CUDA tensor goes through a host copy;
 work that was queued on the caller's stream before the call comes first. Refused at the call: what is
-not dense, not contiguous, empty, or of the wrong length.
+not dense, not contiguous, empty, of the wrong length, or without memory that holds its values.
 """
 
 from __future__ import annotations
@@ -186,15 +186,38 @@ def pieces(
 def _usable(tensor: Any, name: str) -> None:
     if not isinstance(tensor, torch.Tensor):
         raise BadParameter(f"{name}: given {type(tensor).__name__}; allowed a torch.Tensor")
-    if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type not in ("cpu", "cuda"):
+    odd = "quantised " if tensor.is_quantized else "nested " if tensor.is_nested else ""
+    if odd or tensor.layout != torch.strided or tensor.device.type not in ("cpu", "cuda"):
         raise BadParameter(
-            f"{name}: given {tensor.layout} on {tensor.device}; allowed a dense tensor on CPU or CUDA"
+            f"{name}: given {odd}{tensor.layout} on {tensor.device}; allowed a dense tensor on CPU or"
+            " CUDA"
         )
     if not tensor.is_contiguous():
         raise BadParameter(
             f"{name}: given strides {tuple(tensor.stride())} for shape {tuple(tensor.shape)};"
             " allowed contiguous tensors only: .contiguous() makes a copy"
         )
+    if not _has_memory(tensor):
+        raise BadParameter(
+            f"{name}: given a tensor whose memory was given up, or that never had any (fake, or in a"
+            " transform); allowed a tensor with memory for its elements"
+        )
+    if tensor.is_conj() or tensor.is_neg():
+        raise BadParameter(
+            f"{name}: given a conjugate or negative view, whose memory does not hold its values; allowed"
+            " plain tensors: .resolve_conj().resolve_neg() makes a copy"
+        )
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Whether the tensor's elements lie in its storage: `resize_(0)`, as sharded training frees it, or a
+    fake tensor would have the store read what belongs to nobody."""
+    try:
+        storage = tensor.untyped_storage()
+        end = (tensor.storage_offset() + tensor.numel()) * tensor.element_size()
+        return storage.device.type == tensor.device.type and end <= storage.nbytes()
+    except RuntimeError:  # in a transform (vmap) a tensor has no storage
+        return False
 
 
 def _split(tensor: torch.Tensor, count: int) -> list[Piece]:

@@ -15,8 +15,9 @@ from __future__ import annotations
 import os
 import zlib
 
+from systems.store import capacity
 from systems.store.blockfile import Files
-from systems.store.capacity import Sweep, prepare
+from systems.store.capacity import Sweep
 from systems.store.config import StoreConfig
 from systems.store.dumps import Dumps
 from systems.store.errors import BlockNotFound, DiskFailed, DiskFull, DumpDropped
@@ -29,6 +30,7 @@ from systems.store.real import Lock
 from systems.store.stage import Dump, Key, Stage
 
 FOLDERS = 256
+ENDS = [f"/{number:02x}/" for number in range(FOLDERS)]
 NAMES_TRIED = 1000
 
 
@@ -48,9 +50,9 @@ class PosixStage:
         self._writer = config.writer or f"{os.uname().nodename.replace('.', '-')}-{os.getpid()}"
         self._written = 0
         self._data = os.path.join(config.storage_path, "data")
-        self._names = [f"{self._data}/{number:02x}/" for number in range(FOLDERS)]
+        self._names = [self._data + end for end in ENDS]
         self._ends = [f".{shard}of{config.shards}" for shard in range(config.shards)]
-        prepare(config, disk, self._data, self._writer)
+        capacity.prepare(config, disk, self._data, self._writer)
         self._files = Files(disk, config.alignment, direct=config.io_direct)
         self._sweep = Sweep(disk, clock, self._data, config)
         self._sweep.start()

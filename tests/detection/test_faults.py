@@ -7,7 +7,7 @@ from harness.hunt import Order, hunt
 
 PLANS_MAX = 60
 EQUIVALENT_PLANS = 2_000
-STORE_PLANS = 40  # a store's plan takes as long as ten of the others; the matrix runs 300
+STORE_PLANS = 20  # a store's plan takes as long as ten of the others; the matrix runs 300
 DECLARED = [
     (scenario.name, fault, expected)
     for scenario in registry.scenarios().values()
@@ -21,7 +21,7 @@ DECLARED = [
     ids=lambda value: value.split("|")[0],
 )
 def test_a_hunt_finds_what_is_declared(name, fault, expected):
-    for root in range(3):
+    for root in range(1 if name.startswith("store.") else 3):
         found = hunt(Order(registry.find(name), root, faults=(fault,), plans_max=PLANS_MAX))
         assert found.finding is not None, f"root seed {root}: nothing in {PLANS_MAX} plans"
         assert found.finding.name in expected.split("|")

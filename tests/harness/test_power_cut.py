@@ -182,7 +182,7 @@ def test_without_root_the_reason_is_said(monkeypatch):
 
 def test_a_step_that_fails_is_the_reason():
     def attempt():
-        open("/dev/null/nothing")
+        Path("/dev/null/nothing").read_bytes()
 
     if os.geteuid() == 0:
         assert power_cut._why_not(attempt) == "Not a directory: /dev/null/nothing"

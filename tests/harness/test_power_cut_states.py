@@ -1,17 +1,16 @@
 """What a power cut leaves on a real ext4 is something that the simulated disk's profile allows.
 
 Short random programs of file operations run on both; the real one's power is cut. Always checked against
-`SimulatedDisk.durable()`; against every state that harness.crash_states enumerates where that is there.
+`SimulatedDisk.durable()` and against every state that CrashStates enumerates.
 """
 
-import importlib
-import importlib.util
 import os
 
 import pytest
 
 from harness import SimulatedDisk
 from harness.ambient import generator
+from harness.crash_states import CrashStates
 from harness.power_cut import PowerCut
 from systems.store.real import RealDisk
 
@@ -20,9 +19,6 @@ LENGTH = 8
 NAMES = ("a", "b", "c")
 SIZES = (100, 512, 4096, 5000, 9000)
 pytestmark = pytest.mark.skipif(bool(PowerCut.unavailable()), reason=PowerCut.unavailable())
-with_states = pytest.mark.skipif(
-    importlib.util.find_spec("harness.crash_states") is None, reason="there are no crash states yet"
-)
 
 
 def program(number):
@@ -32,7 +28,8 @@ def program(number):
     for _ in range(draw.randint(2, LENGTH)):
         kind = draw.choice(["write", "write", "fsync", "rename", "unlink", "truncate", "folder"])
         name, other = draw.sample(NAMES, 2)
-        made.append((kind, name, other, draw.choice([0, 0, 4096]), draw.choice(SIZES), draw.randrange(256)))
+        offset, size = draw.choice([0, 0, 4096]), draw.choice(SIZES)
+        made.append((kind, name, other, offset, size, draw.randrange(256)))
     return made
 
 
@@ -114,12 +111,10 @@ def test_what_is_durable_and_untouched_since_is_there(power, number):
             assert there.get(name) == live[name], operations
 
 
-@with_states
 @pytest.mark.parametrize("number", range(PROGRAMS, 2 * PROGRAMS))
 def test_ext4_leaves_a_state_that_weak_posix_allows(power, number):
-    states_of = importlib.import_module("harness.crash_states").CrashStates
     there, simulated, operations = seen(power, number)
-    states = states_of(simulated.log, "posix")
+    states = CrashStates(simulated.log, "posix")
     allowed = {tuple(sorted(files(states.disk(crash), "/d").items()))
                for crash in states if states.disk(crash).exists("/d")}
     assert tuple(sorted(there.items())) in allowed, (operations, {k: len(v) for k, v in there.items()})

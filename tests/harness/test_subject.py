@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness import subject
 from harness.ambient import nap
 from harness.errors import UsageError
 from harness.subject import Answer, Crashed, Expired, Failed, Subject
+from harness.supervise import zygote
 
 FILE = str(Path(__file__).with_name("subject_examples.py"))
 ADDER = f"{FILE}::Adder"
@@ -125,7 +125,7 @@ def test_an_answer_that_dribbles_in_does_not_stretch_the_deadline(adder):
 def test_an_exit_is_a_crash_with_its_code(adder, code):
     reply = adder.call("exit_with", code, within=SOON)
     assert reply == Crashed(code)
-    assert str(reply) == f"the process ended with exit code {code}"
+    assert str(reply).startswith(f"the process ended with exit code {code}")
     assert adder.call("add", 1, within=SOON) is reply
 
 
@@ -138,7 +138,7 @@ def test_a_signal_is_a_crash_with_what_was_printed(adder, name):
 
 
 def test_leaving_the_interpreter_is_a_crash(adder):
-    assert adder.call("leave_system", within=SOON).code == 70
+    assert adder.call("leave_system", within=SOON).code == 3
 
 
 def test_a_kill_is_a_crash(adder):
@@ -237,8 +237,9 @@ def test_many_leave_no_descriptor_open():
 
 def test_a_source_that_was_killed_is_started_again():
     Subject(ADDER).close()
-    os.kill(subject._source._process.pid, signal.SIGKILL)
-    subject._source._process.wait()
+    killed = zygote()._process
+    killed.kill()
+    killed.wait()
     with Subject(ADDER) as started:
         assert started.call("add", 1, within=SOON) == Answer(1)
 
@@ -246,12 +247,13 @@ def test_a_source_that_was_killed_is_started_again():
 HARNESS = """
 import sys
 from harness.subject import Subject
+from harness.supervise import zygote
 made = Subject.new_folder()
 open(made + "/file", "w").close()
 one, two = Subject({adder!r}), Subject({adder!r})
 child = two.call("start_child", within=20).value
 one.begin("sleep_for_ever", within=600)
-print(made, one._source._process.pid, one.pid, two.pid, child, flush=True)
+print(made, zygote()._process.pid, one.pid, two.pid, child, flush=True)
 sys.stdin.read()
 """
 

@@ -31,6 +31,9 @@ MAY_OPEN = {
     "harness/fabric/carrier.py": {"threading"},  # the watchdog, and pools of greenlets by thread
     "harness/cli/interrupt.py": {"threading"},  # signals arrive in the main thread only
     "systems/store/real.py": {"time", "threading"},  # the real ports
+    # What runs in a subject process only: the driven store's own loop, and its interface's type of a timeout.
+    "scenarios/store/adapters/lmcache_store.py": {"time", "threading"},
+    "scenarios/rendezvous/c10d.py": {"datetime"},
 }
 BANNED_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "managers", "misc"}
 
@@ -40,6 +43,8 @@ TESTED_ELSEWHERE = {
     "harness/run.py": "every scenario, fault and mutant test goes through it",
     "harness/disk_tree.py": "test_simulated_disk, beside the real file system",
     "harness/disk_files.py": "test_simulated_disk",
+    "harness/crash_log.py": "test_crash_states, beside a brute-force enumerator",
+    "harness/crash_sets.py": "test_crash_states",
     "harness/finding.py": "the checkers' tests compare its values",
     "harness/fabric/simulated.py": "test_delivery, test_schedule, test_polling, test_unwinding",
     "harness/fabric/flight.py": "test_delivery",
@@ -50,8 +55,15 @@ TESTED_ELSEWHERE = {
     "harness/fabric/simulated_rank.py": "test_operations, test_entry_checks",
     "harness/fabric/memory.py": "test_operations, test_entry_checks",
     "harness/fabric/execute.py": "tests/harness/test_host.py, test_unwinding, test_determinism",
+    "harness/fabric/crew.py": "test_processes: crews that are kept, mended and forked for one plan",
+    "harness/fabric/conductor.py": "tests/conformance: the same record as the simulated fabric's",
+    "harness/fabric/intake.py": "tests/conformance",
+    "harness/fabric/natural.py": "test_processes, tests/conformance",
+    "harness/fabric/rank_engine.py": "test_processes, tests/conformance",
+    "harness/fabric/rank_process.py": "test_processes, tests/conformance",
     "harness/subject_child.py": "test_subject: every way in which a subject ends",
-    "harness/subject_place.py": "test_power_cut: a subject under another Python, one with a disk's mounts",
+    "harness/subject_place.py": "test_power_cut: another Python, a disk that only the subject sees",
+    "harness/zygote.py": "test_supervise, test_subject: whatever is forked comes from it",
     "harness/subject_wire.py": "test_subject: values and tensors that come back as they went",
     "harness/positions.py": "test_pytest_plugin: what is printed when a time limit strikes",
     "harness/pytest_seeds.py": "test_pytest_plugin: seed files as items",

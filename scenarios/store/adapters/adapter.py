@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal
 from harness import UsageError
 
 Status = bool | str
+AfterPowerCut = Literal["kept", "whole", "no"]
 PAIRS = (("put", "dump"), ("get", "load"), ("has", "lookup"))
 
 
@@ -30,8 +31,8 @@ class Adapter:
     survives_restart: what was stored is there for the next process.
     survives_shortage: after a full disk, or too few descriptors, the open store works again; otherwise
     once it is opened anew.
-    survives_power_cut: "kept": what was dumped (and committed) is there after a power cut; "whole": it may
-    be missing, but never torn; "no": nothing is promised.
+    survives_power_cut: "kept": what was dumped (and committed) is there after a power cut; "whole": it
+    may be missing, but never torn; "no": nothing is promised.
     commits: dumped blocks are invisible to others until `commit`.
     refuses_duplicates: a dump of a block that is there, or that another client is dumping, may fail.
     lookup_stops_at_a_miss: what a lookup says of blocks behind the first miss means nothing.
@@ -45,7 +46,7 @@ class Adapter:
     survives_damage: ClassVar[bool] = True
     survives_restart: ClassVar[bool] = True
     survives_shortage: ClassVar[bool] = True
-    survives_power_cut: ClassVar[Literal["kept", "whole", "no"]] = "no"
+    survives_power_cut: ClassVar[AfterPowerCut] = "no"
     commits: ClassVar[bool] = False
     refuses_duplicates: ClassVar[bool] = False
     lookup_stops_at_a_miss: ClassVar[bool] = False

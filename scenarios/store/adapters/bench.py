@@ -44,8 +44,8 @@ class Over(Exception):
 
 
 class Bench:
-    """A folder and the clients on it. sizes: of the blocks. shifts: of sources and of targets. disk: where
-    the folder is, if not below TMPDIR."""
+    """A folder and the clients on it. sizes: of the blocks. shifts: of sources and of targets. disk:
+    where the folder is, if not below TMPDIR."""
 
     def __init__(
         self, adapter: type[Adapter], sizes: Sequence[int], shifts: tuple[int, int] = (0, 0),
@@ -163,7 +163,7 @@ class Bench:
         self._ending.add(client)
 
     def cut(self, *, log_flushed: bool = False, after: float = 0.0) -> None:
-        """Cut the power: every client is gone, what is not durable is lost; then the disk is there again."""
+        """Cut the power: every client is gone, what is not durable lost; then the disk is there again."""
         assert isinstance(self._disk, PowerCut)
         self._disk.cut(log_flushed=log_flushed, after=after)
         self.restore()

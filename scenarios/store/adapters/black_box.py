@@ -358,7 +358,7 @@ def _unavailable(adapter: type[Adapter], name: str) -> Callable[[], str]:
 
 
 def _disk(params: Any) -> PowerCut | SmallDisk | None:
-    """The disk that the workload needs; a disk that cannot be made small is replaced by a limit on files."""
+    """The disk that the workload needs. Where no disk can be made small, files are limited instead."""
     if isinstance(params, PowerLoss):
         return PowerCut()
     if isinstance(params, Shortage) and params.short == "disk" and not SmallDisk.unavailable():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from scenarios.store.adapters.adapter import Adapter
+from scenarios.store.adapters.adapter import Adapter, AfterPowerCut
 from scenarios.store.adapters.black_box import black_box
 from systems.store import UcmConnectorFactory
 
@@ -14,7 +14,7 @@ class Embedded(Adapter):
     """`Cache|Posix`, with checksums and commit by rename."""
 
     commits = True
-    survives_power_cut = "kept"
+    survives_power_cut: ClassVar[AfterPowerCut] = "kept"
     preload = ("systems.store.pipeline",)
     config: ClassVar[dict[str, Any]] = {"store_pipeline": "Cache|Posix", "durability": "fsync"}
 

@@ -112,7 +112,8 @@ def _scenario(adapter: type[Embedded], name: str, end: Literal["kill", "cut"]) -
     told = "SIGKILL" if end == "kill" else "A power cut"
     return Scenario(
         name=f"store.embedded_{name}", host=host_of(adapter, _workload(end), disk), params=Ends,
-        ranks=(1, 1), checkers=(StoreChecker(),), unavailable=PowerCut.unavailable if end == "cut" else None,
+        ranks=(1, 1), checkers=(StoreChecker(),),
+        unavailable=PowerCut.unavailable if end == "cut" else None,
         doc=f"{told} at each operation of the disk. ({adapter.__name__})",
     )
 

@@ -34,6 +34,8 @@ def test_an_unknown_connector_names_the_known_and_the_nearest():
         ValueError, match=r"^Unknown connector: UcmPosixStor; registered: .*; nearest: UcmPosixStore$"
     ):
         UcmConnectorFactory.create_connector("UcmPosixStor", {})
+    with pytest.raises(ValueError, match=r"^Unknown connector: \['UcmPosixStore'\]; registered: "):
+        UcmConnectorFactory.create_connector(["UcmPosixStore"], {})
 
 
 def test_ten_md5_ids_are_looked_up(create):

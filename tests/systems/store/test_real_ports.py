@@ -42,6 +42,53 @@ def test_another_process_with_another_hash_seed_that_dies(create, ids, tmp_path)
     assert store.commit(ids(3)) == [0, 0, 0]
 
 
+FORKED = """
+import hashlib, os, sys, torch
+from systems.store import UcmConnectorFactory
+from systems.store.errors import StoreForked
+config = {"storage_path": sys.argv[1], "timeout_ms": 20_000, "block_size": 400}
+if sys.argv[2]:
+    config |= {"cache_shared": sys.argv[2]}
+store = UcmConnectorFactory.create_connector("UcmPipelineStore", config)
+ids = [hashlib.md5(str(number).encode()).digest() for number in range(3)]
+source, target = torch.arange(300, dtype=torch.int32).view(3, 100), torch.zeros(3, 100, dtype=torch.int32)
+task = store.dump(ids, 0, source)
+assert store.wait(task) == 0
+child = os.fork()
+if not child:
+    told = 0
+    for call in (
+        lambda: store.wait(store.load(ids, 0, target)), lambda: store.dump(ids, 0, source),
+        lambda: store.commit(ids), lambda: store.lookup(ids), lambda: store.wait(task),
+        lambda: store.prefetch(ids),
+    ):
+        try:
+            call()
+        except StoreForked:
+            told += 1
+    store.close()
+    own = UcmConnectorFactory.create_connector("UcmPipelineStore", config)
+    told += not any(own.lookup(ids))
+    own.close()
+    os._exit(told)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), store.commit(ids), store.lookup(ids))
+assert store.wait(store.load(ids, 0, target)) == 0 and torch.equal(source, target)
+store.close()
+"""
+
+
+@pytest.mark.parametrize("shared", ["", "forked"])
+def test_a_forked_child_is_told_and_takes_nothing_from_its_parent(tmp_path, shared):
+    name = shared and f"{shared}-{os.getpid()}"
+    told = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKED, str(tmp_path / "kv"), name],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert told.stdout.strip() == "7 [0, 0, 0] [True, True, True]", told.stderr
+    assert told.returncode == 0, told.stderr
+
+
 def test_workers_run_what_was_submitted_before_close():
     workers = Threads(2)
     seen = []

@@ -20,6 +20,7 @@ from systems.store.errors import (
     BadParameter,
     StoreClosed,
 )
+from systems.store.front import TOLD_MAX
 from systems.store.real import RealDisk
 
 WAIT = 60
@@ -379,3 +380,13 @@ def test_dropping_a_block_drops_every_shard_of_it(create, ids, data, tmp_path):
     target = torch.zeros(1, 50, dtype=torch.float16)
     assert [store.wait(store.load(ids(1), shard, target)) for shard in range(3)] == [NOT_FOUND] * 3
     assert store.commit(ids(1)) == [NOT_FOUND]
+
+
+def test_a_batch_that_fails_as_a_whole_is_told_in_a_few_lines(create, ids, caplog, at_once):
+    store = create(executor=at_once())
+    assert store.wait(store.load(ids(1000), 0, torch.zeros(1000, 1))) == NOT_FOUND
+    lines = [line for line in caplog.messages if "load: task_id=" in line]
+    assert len(lines) == TOLD_MAX + 1
+    assert lines[-1].endswith(f"{1000 - TOLD_MAX} more blocks failed")
+    assert store.wait(store.load(ids(TOLD_MAX), 0, torch.zeros(TOLD_MAX, 1))) == NOT_FOUND
+    assert len([line for line in caplog.messages if "load: task_id=" in line]) == 2 * TOLD_MAX + 1

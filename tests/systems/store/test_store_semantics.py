@@ -5,6 +5,7 @@ import threading
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from systems.store.errors import (
     BAD_PARAMETER,
@@ -34,6 +35,17 @@ def put(store, ids, tensor, *, commit=True, offset=0):
     assert store.wait(store.dump(ids, offset, tensor)) == OK
     if commit:
         assert store.commit(ids, [True] * len(ids)) == [OK] * len(ids)
+
+
+def given_up(tensor):
+    """As sharded training frees a parameter: the shape stays, the memory is gone."""
+    tensor.untyped_storage().resize_(0)
+    return tensor
+
+
+def fake(*shape):
+    with FakeTensorMode():
+        return torch.zeros(*shape)
 
 
 def got(store, ids, like, offset=0):
@@ -233,6 +245,12 @@ def test_empty_calls_are_done_at_once(create):
         ([b"0" * 16], torch.zeros(0), "empty tensor"),
         ([b"0" * 16], torch.zeros(2, device="meta"), "on meta"),
         ([b"0" * 16], torch.zeros(2).to_sparse(), "sparse"),
+        ([b"0" * 16], torch.zeros(2, dtype=torch.complex64).conj(), "conjugate .* plain tensors: "),
+        ([b"0" * 16], torch._neg_view(torch.zeros(2)), "negative view"),
+        ([b"0" * 16], given_up(torch.zeros(1000)), "memory was given up"),
+        ([b"0" * 16, b"1" * 16], given_up(torch.zeros(2, 500)), "memory was given up"),
+        ([b"0" * 16], [given_up(torch.zeros(1000))], "tensor 0: .* memory was given up"),
+        ([b"0" * 16], fake(2), "fake"),
         ([b"0" * 16], [1], "given int"),
         ([b"0" * 16], 1, "given int"),
     ],
@@ -242,13 +260,24 @@ def test_a_wrong_dump_is_refused_at_the_call(create, block_ids, tensor, text):
         create().dump(block_ids, 0, tensor)
 
 
+def test_a_tensor_in_a_transform_is_refused_at_the_call(create, ids):
+    store = create()
+    with pytest.raises(BadParameter, match="in a transform"):
+        torch.func.vmap(lambda row: store.dump(ids(1), 0, row))(torch.zeros(2, 3))
+
+
 def test_wrong_commits_and_tasks_are_refused(create, ids):
     store = create()
-    for flags in ([True], [1, 0], [True, None]):
+    for flags in ([True], [1, 0], [True, None], None, iter([True, True])):
         with pytest.raises(BadParameter, match="one bool a block"):
             store.commit(ids(2), flags)
     with pytest.raises(BadParameter, match="task"):
         store.wait(7)
+    task = store.load(ids(1), 0, torch.zeros(1))
+    for limit in (-1, "5", True, float("nan"), 10**30):
+        with pytest.raises(BadParameter, match=r"timeout_ms: given .*; allowed None or 0 to"):
+            store.wait(task, timeout_ms=limit)
+    assert store.wait(task, timeout_ms=0) == NOT_FOUND
 
 
 def test_a_configured_block_size_is_required(create, ids):

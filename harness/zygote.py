@@ -1,0 +1,137 @@
+"""The process that forks subjects and ranks, and what every process that it forks does first.
+
+It is started by exec, imports torch once and starts no thread, so that a fork of it is safe (a fork of
+the harness itself is not: it has threads) and costs no import. It owns a folder for its children's
+files. When its harness is gone, however that ended, it kills the children with all they started and
+removes the folder; children in turn die with it (PR_SET_PDEATHSIG). supervise.py is the other end.
+
+Not modelled: a process that a child moved into a session of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import importlib
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import msgspec
+import torch
+
+from harness.ambient import nap
+
+PR_SET_PDEATHSIG = 1
+GRACE_SECONDS = 1.0  # for a process whose sockets are closed to end by itself
+FDS_MAX = 8
+
+
+def main(fd: int) -> None:
+    """Serve one harness over the socket `fd`.
+
+    `start` forks a child that calls `module:function` with a value and descriptors, the last of which
+    takes what it prints. `reap` says how one ended. `import` makes later forks begin faster.
+    """
+    control = socket.socket(fileno=fd)
+    folder = tempfile.mkdtemp(prefix="rankfault-")
+    children: set[int] = set()
+    own = os.getpid()
+    try:
+        control.send(folder.encode())
+        while True:
+            data, fds, _, _ = socket.recv_fds(control, 1 << 16, FDS_MAX)
+            if not data:
+                return
+            what, value = msgspec.msgpack.decode(data)
+            if what == "start":
+                pid = os.fork()
+                if not pid:
+                    control.close()
+                    _begin(own, value, fds)
+                for one in fds:
+                    os.close(one)
+                children.add(pid)
+                control.send(msgspec.msgpack.encode(pid))
+            elif what == "import":
+                with contextlib.suppress(Exception):  # the child that needs it will say so
+                    importlib.import_module(value)
+                control.send(b"done")
+            else:
+                children.discard(value)
+                control.send(msgspec.msgpack.encode(reap(value)))
+    except (BrokenPipeError, ConnectionResetError):
+        return
+    finally:
+        for pid in children:
+            kill(pid)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _begin(parent: int, value: list[Any], fds: list[int]) -> NoReturn:
+    entry, given = value
+
+    def body() -> None:
+        module, _, name = entry.partition(":")
+        getattr(importlib.import_module(module), name)(given, fds[:-1])
+
+    become_child(parent, fds[-1], body)
+
+
+def reap(pid: int) -> int:
+    """The exit code of a child, or minus its signal; it is killed if it does not end soon."""
+    for _ in range(round(GRACE_SECONDS / 0.005)):
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)  # what it left behind
+            return os.waitstatus_to_exitcode(status)
+        nap(0.005)
+    kill(pid)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def kill(pid: int) -> None:
+    """SIGKILL for a process and its group."""
+    for one in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            one(pid, signal.SIGKILL)
+
+
+def become_child(parent: int, log: int, body: Callable[[], None]) -> NoReturn:
+    """What a forked process does: a group of its own, dying with its parent, printing to `log`, its
+    stacks printed on SIGUSR1, one torch thread; then `body`. Never returns."""
+    code = 70
+    try:
+        os.setpgid(0, 0)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it was gone before the call
+            os._exit(code)
+        with open(os.devnull) as nothing:
+            os.dup2(nothing.fileno(), 0)
+        for standard in (1, 2):
+            os.dup2(log, standard)
+        os.close(log)
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # whatever captured them
+        faulthandler.enable(file=2)
+        faulthandler.register(signal.SIGUSR1, file=2)
+        torch.set_num_threads(1)
+        body()
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except BaseException:  # an ordinary exit would run the harness's own handlers
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(code)
