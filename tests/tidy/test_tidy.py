@@ -31,7 +31,7 @@ MAY_OPEN = {
     "harness/fabric/carrier.py": {"threading"},  # the watchdog, and pools of greenlets by thread
     "harness/cli/interrupt.py": {"threading"},  # signals arrive in the main thread only
     "systems/store/real.py": {"time", "threading"},  # the real ports
-    # What runs in a subject process only: the driven store's own loop, and its interface's type of a timeout.
+    # What runs in a subject process only: a store's own loop; the type of a timeout in an interface.
     "scenarios/store/adapters/lmcache_store.py": {"time", "threading"},
     "scenarios/rendezvous/c10d.py": {"datetime"},
 }

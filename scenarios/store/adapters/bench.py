@@ -3,7 +3,7 @@
 A client is an adapter in a subject process; the folder may lie on a disk whose power can be cut, or
 that gets full. Its tensors lie in memory shared with it, at the distance
 from a page that the workload asks for; a target is full of poison before each load. The first hang,
-crash or misuse ends the workload: what follows from it is no finding of its own.
+crash, misuse or failed open ends the workload: what follows from it is no finding of its own.
 """
 
 from __future__ import annotations
@@ -86,6 +86,8 @@ class Bench:
         except UsageError as error:
             self._record(Step(number, "open", (), (Status("misuse", str(error)),)))
         self._call(number, "open", (), self.folder)
+        if self.history.steps[-1].statuses[0].kind == "error":
+            raise Over  # rightly so or not: nothing can be asked of it
         return number
 
     def dump(self, client: int, blocks: Sequence[int], version: int = 0) -> None:

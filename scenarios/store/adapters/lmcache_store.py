@@ -1,9 +1,9 @@
 """LMCache's local-disk backend, and its L2 interface, behind the adapter's protocol.
 
 LMCache needs other versions of our dependencies, so it lives in an environment of its own, which
-`requirements/install_lmcache.sh` makes; a subject process runs under that environment's Python.
-RANKFAULT_LMCACHE_PYTHON names another one. Signatures as of 0.5.6. What it does not promise is declared: the
-local-disk backend has its index in memory. Not modelled: GPUs, the remote backends behind the L2 interface.
+`requirements/install_lmcache.sh` makes; a subject process runs under the Python in that place.
+RANKFAULT_LMCACHE_PYTHON names another one. Signatures as of 0.5.6. What it does not promise is declared:
+the local-disk backend has its index in memory. Not modelled: GPUs, the remote backends behind L2.
 """
 
 from __future__ import annotations
