@@ -9,7 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-$here/../.lmcache}
 python3 -m venv "$folder"
 "$folder/bin/python" -m pip install --quiet --no-deps -r "$here/lmcache.txt"
-"$folder/bin/python" -c "
+LMCACHE_LOG_LEVEL=ERROR "$folder/bin/python" -c "
 from importlib.metadata import version
 import lmcache.v1.storage_backend.local_disk_backend, torch
 print('lmcache', version('lmcache'), 'with torch', torch.__version__)"

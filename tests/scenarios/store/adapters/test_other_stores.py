@@ -18,6 +18,8 @@ from scenarios.store.adapters.tensor_files import Safetensors, TorchMapped
 
 PLANS = 2
 PLANS_TO_FIND = 100
+EVERY = tuple(black_box(LMCacheL2))
+SELDOM = ("odd_sizes", "missing_blocks", "duplicates", "empty_lists", "partial_batch", "lookup_order")
 NIGHTLY = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 # What plans drawn at random find by themselves, as (kind, what happened outside).
@@ -40,9 +42,12 @@ def is_here(adapter):
     return pytest.mark.skipif(bool(adapter.missing()), reason=adapter.missing() or "it is here")
 
 
-def cases(*adapters, without=(), marks=()):
+def cases(*adapters, without=(), nightly=()):
     return [
-        pytest.param(adapter, name, marks=[is_here(adapter), *marks], id=f"{adapter.__name__}-{name}")
+        pytest.param(
+            adapter, name, id=f"{adapter.__name__}-{name}",
+            marks=[is_here(adapter), *(NIGHTLY if name in nightly else ())],
+        )
         for adapter in adapters for name in black_box(adapter) if name not in without
     ]
 
@@ -58,8 +63,8 @@ def hunted(adapter, name, plans_max=PLANS):
     ("adapter", "name"),
     [
         *cases(Rocksdict),
-        *cases(Safetensors, TorchMapped, without=("outside_damage",)),
-        *cases(LMCacheDisk, LMCacheL2, without=("outside_damage", "shortage"), marks=NIGHTLY),
+        *cases(Safetensors, TorchMapped, without=("outside_damage",), nightly=SELDOM),
+        *cases(LMCacheDisk, LMCacheL2, without=("outside_damage", "shortage"), nightly=EVERY),
     ],
 )
 def test_what_is_promised_holds(adapter, name):

@@ -20,7 +20,7 @@ promises = importlib.util.module_from_spec(spec)
 sys.modules["stores_of_promises"] = promises
 spec.loader.exec_module(promises)
 
-PLANS = 4
+PLANS = 3
 PLANS_TO_FIND = 20
 needs_power_cut = pytest.mark.skipif(bool(PowerCut.unavailable()), reason=PowerCut.unavailable())
 
