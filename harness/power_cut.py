@@ -101,8 +101,9 @@ class MountedDisk:
         """Let the keeper run a command. Raises OSError with what it printed."""
         assert self._shell.stdin is not None
         assert self._shell.stdout is not None
-        self._shell.stdin.write(f"( {command} ) 2>&1; printf '\\n=%s\\n' $?\n".encode())
-        self._shell.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # its last words are still to be read
+            self._shell.stdin.write(f"( {command} ) 2>&1; printf '\\n=%s\\n' $?\n".encode())
+            self._shell.stdin.flush()
         told: list[str] = []
         while line := self._shell.stdout.readline().decode(errors="replace"):
             if line.startswith("="):
@@ -224,6 +225,8 @@ def _why_not(attempt: Callable[[], None]) -> str:
         return "it needs root"
     try:
         attempt()
+    except UsageError as error:
+        return str(error)
     except OSError as error:
         name = f": {error.filename}" if error.filename else ""
         return f"{error.strerror or error}{name}"

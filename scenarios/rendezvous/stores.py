@@ -227,7 +227,7 @@ def _nothing(rank: Rank) -> int:
 
 
 def _version() -> str:
-    return f"torch {torch.__version__}"
+    return f"torch {torch.__version__.partition('+')[0]}"
 
 
 tcp = Scenario(

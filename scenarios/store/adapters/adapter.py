@@ -65,9 +65,12 @@ class Adapter:
 
     @classmethod
     def version(cls) -> str:
-        """Name and version of the distribution; "" if it is not installed, or is this project's own."""
+        """Name and version of the distribution (without how it was built, as +cpu); "" if it is not
+        installed, or is this project's own."""
+        if not cls.package:
+            return ""
         try:
-            return f"{cls.package} {metadata.version(cls.package)}" if cls.package else ""
+            return f"{cls.package} {metadata.version(cls.package).partition('+')[0]}"
         except metadata.PackageNotFoundError:
             return ""
 
