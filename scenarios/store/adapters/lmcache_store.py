@@ -204,5 +204,12 @@ class LMCacheL2(_LMCache):
         ]
 
 
+class LMCacheL2Native(LMCacheL2):
+    """The L2 adapter `fs_native`."""
+
+    kind = "fs_native"
+
+
 disk = black_box(LMCacheDisk, "store.lmcache_disk_")
 l2 = black_box(LMCacheL2, "store.lmcache_l2_")
+native = black_box(LMCacheL2Native, "store.lmcache_l2_native_")
