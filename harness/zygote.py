@@ -38,7 +38,8 @@ def main(fd: int) -> None:
     """Serve one harness over the socket `fd`.
 
     `start` forks a child that calls `module:function`, found on a given path, with a value and
-    descriptors, the last of which takes what it prints. `reap` says how one ended. `import` makes later forks begin faster.
+    descriptors, the last of which takes what it prints. `reap` says how one ended. `import` makes later
+    forks begin faster.
     """
     control = socket.socket(fileno=fd)
     folder = tempfile.mkdtemp(prefix="rankfault-")
