@@ -135,7 +135,7 @@ class Zygote:
     def start(self, entry: str, value: Any, fds: Sequence[int]) -> int:
         """The process id of a new child, which calls `entry` (`module:function`) with `value` and all
         of `fds` but the last, into which it prints."""
-        return self._ask("start", [entry, value], fds)
+        return self._ask("start", [entry, value, sys.path], fds)
 
     def reap(self, pid: int) -> int:
         """How a child ended, as subprocess.Popen.returncode says it; it is killed if it has not soon."""

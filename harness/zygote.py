@@ -37,8 +37,9 @@ FDS_MAX = 8
 def main(fd: int) -> None:
     """Serve one harness over the socket `fd`.
 
-    `start` forks a child that calls `module:function` with a value and descriptors, the last of which
-    takes what it prints. `reap` says how one ended. `import` makes later forks begin faster.
+    `start` forks a child that calls `module:function`, found on a given path, with a value and
+    descriptors, the last of which takes what it prints. `reap` says how one ended. `import` makes later
+    forks begin faster.
     """
     control = socket.socket(fileno=fd)
     folder = tempfile.mkdtemp(prefix="rankfault-")
@@ -76,7 +77,7 @@ def main(fd: int) -> None:
 
 
 def _begin(parent: int, value: list[Any], fds: list[int]) -> NoReturn:
-    entry, given = value
+    entry, given, sys.path[:] = value
 
     def body() -> None:
         module, _, name = entry.partition(":")

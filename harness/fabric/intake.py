@@ -244,6 +244,8 @@ class Intake(Choosing):
         writes: bool, by: str, code: int, lasti: int,  # noqa: FBT001
     ) -> None:
         index = teller.indexes[at] if at < len(teller.indexes) else len(self.events)
+        if at and (by or stage == "before quiet"):  # seen after an event of its own, not at the next
+            index = teller.indexes[at - 1] + 1
         self.touched.append(
             Touched(
                 teller.numbers[number], index, stage, before, after, writes, by, teller.lane.rank,

@@ -58,6 +58,8 @@ def execute(
     plan: Plan, scenario: Scenario, job: Job, *, seed: int | None = None, limits: Limits | None = None
 ) -> Run:
     """Run the job on real processes. seed: of natural order; None = conducted."""
+    if not sys.platform.startswith("linux"):
+        raise UsageError(f"the processes fabric needs Linux; this is {sys.platform}")
     if scenario.reference is None:
         raise NotYet(
             f"scenario {scenario.name}: its host program is judged by what it keeps in the harness's "
@@ -242,6 +244,7 @@ class _Hosted:
                 engine.fired[index] += 1
         if self.interposer is not None:
             engine.seen = [a + b for a, b in zip(engine.seen, self.interposer.seen, strict=True)]
+        engine.touched.sort(key=lambda touched: touched.at)  # each rank told its own at its end
         polled, engine.polled = engine.polled, []
         counts: Any = engine  # an Intake counts faults as an interposer does
         run = finished(
