@@ -72,7 +72,8 @@ Each = Annotated[
     bool,
     typer.Option(
         "--each",
-        help="The error loop: these faults (or all of the world's) at each operation in turn, once.",
+        help="The error loop: these faults (or all of the world's, and each crash state) at each "
+        "operation in turn, once.",
     ),
 ]
 Ranks = Annotated[str | None, typer.Option(metavar="N | N..M", help="World sizes to hunt with.")]
