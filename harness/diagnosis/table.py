@@ -188,6 +188,10 @@ LIKELY: dict[str, tuple[str, str]] = {
         "a temporary file is forgotten on one of the paths",
         "remove it where its dump ends without a commit",
     ),
+    "store/over_capacity": (
+        "blocks are not collected: the store does not count what it commits, or finds nothing to remove",
+        "compare what the store has counted with the files' sizes when it decides whether to collect",
+    ),
     "store/hang": (
         "a call never ends: a lock, a worker that is gone, or I/O without an end",
         "see the stacks; give every wait a deadline and every worker's failure to its waiters",
@@ -348,6 +352,26 @@ BECAUSE: dict[str, tuple[str, str]] = {
     "bit_flipped": (
         "the medium or the memory changed a bit and nothing noticed",
         "store a checksum with each block and verify it at every load",
+    ),
+    "found_damaged": (
+        "the store finds its own block damaged although the disk did no harm: it does not read or write "
+        "what it means to (an offset, a length, the rest of a short transfer)",
+        "compare offset and length of each read and write of the block's file, above all of the second "
+        "one after a short count",
+    ),
+    "shard_left_out": (
+        "the bytes are another shard's of the same block: a key, a path or an offset leaves the shard "
+        "out",
+        "make the shard a part of every key and file name, and compare it at load",
+    ),
+    "told_good": (
+        "an operation on the block's file failed, and the call it belongs to was told good",
+        "make every failed open, read, write, fsync and rename a failure of its call; a lookup that "
+        "cannot know raises",
+    ),
+    "not_durable": (
+        "the block's file was not durable when its commit was acknowledged, and the power took it",
+        "fsync the file before it is renamed, and the folders of the new name before commit says success",
     ),
     "source_reused": (
         "the source buffer was written again before the dump had read it",

@@ -1,7 +1,8 @@
 """A store whose capacity is smaller than what its clients keep committing: old blocks are collected.
 
 While each process commits block after block, other client threads look up, prefetch and load. A block
-that was collected misses; what is loaded is right.
+that was collected misses; what is loaded is right. The newest block is there, and at the end no more is
+kept than the capacity and what must be spared.
 """
 
 from __future__ import annotations
@@ -47,8 +48,11 @@ def host(world: World, params: Params) -> dict[str, Any]:
             client.load(everything)
         client.leave()
 
-    capacity = params.room * (4 * params.elements + PAGE)
-    history = History(new_disk(), evicts=True, tolerated=frozenset((NOT_FOUND,)))
+    size = 4 * params.elements + PAGE
+    capacity = params.room * size
+    # A process counts what it commits itself; it spares what it commits just now and what it reads.
+    most = world.size * (capacity + (1 + params.workers) * size)
+    history = History(new_disk(), evicts=True, tolerated=frozenset((NOT_FOUND,)), most=most)
     return run_clients(
         world, program, params.config(capacity_bytes=capacity), history, elements=params.elements,
         clients=1 + params.readers, workers=params.workers,

@@ -93,7 +93,8 @@ class History:
 
     evicts: whether the store may remove committed blocks. shards: of a block. tolerated: statuses that
     need no fault. forgotten: acknowledgements before this event promise nothing (a power cut).
-    power_cut: whether there was one. closed: how many stores were closed in order.
+    power_cut: whether there was one. closed: how many stores were closed in order. most: bytes that the
+    committed blocks may take at the end; 0: any. taken: files that the power cut took, or parts of them.
     """
 
     disk: Any
@@ -103,6 +104,8 @@ class History:
     forgotten: int = 0
     power_cut: bool = False
     closed: int = 0
+    most: int = 0
+    taken: list[str] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     ids: list[bytes] = field(default_factory=list)
 
