@@ -8,7 +8,7 @@ that need the program's source. Exceptions are looked up under the error's own n
 
 from __future__ import annotations
 
-from harness.diagnosis.clients import CLIENTS
+from harness.diagnosis.stores import STORES
 
 LIKELY: dict[str, tuple[str, str]] = {
     "integrity/wrong_value": (
@@ -353,26 +353,6 @@ BECAUSE: dict[str, tuple[str, str]] = {
         "the medium or the memory changed a bit and nothing noticed",
         "store a checksum with each block and verify it at every load",
     ),
-    "found_damaged": (
-        "the store finds its own block damaged although the disk did no harm: it does not read or write "
-        "what it means to (an offset, a length, the rest of a short transfer)",
-        "compare offset and length of each read and write of the block's file, above all of the second "
-        "one after a short count",
-    ),
-    "shard_left_out": (
-        "the bytes are another shard's of the same block: a key, a path or an offset leaves the shard "
-        "out",
-        "make the shard a part of every key and file name, and compare it at load",
-    ),
-    "told_good": (
-        "an operation on the block's file failed, and the call it belongs to was told good",
-        "make every failed open, read, write, fsync and rename a failure of its call; a lookup that "
-        "cannot know raises",
-    ),
-    "not_durable": (
-        "the block's file was not durable when its commit was acknowledged, and the power took it",
-        "fsync the file before it is renamed, and the folders of the new name before commit says success",
-    ),
     "source_reused": (
         "the source buffer was written again before the dump had read it",
         "leave the source alone until wait (or check) says that the dump is done, or dump a copy",
@@ -384,7 +364,7 @@ BECAUSE: dict[str, tuple[str, str]] = {
 }
 
 
-BECAUSE |= CLIENTS
+BECAUSE |= STORES
 
 
 def likely(name: str, because: str = "") -> tuple[str, str]:

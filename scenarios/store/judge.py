@@ -23,13 +23,9 @@ from harness import Fault, Finding, Run, likely
 from scenarios.store.history import FILLED, REUSED, Call, History
 from scenarios.store.mistakes import Mistake, mistake
 from scenarios.store.patterns import cause_of
-from scenarios.store.told_good import told_good
+from scenarios.store.told_good import SILENT, told_good
 from systems.store.errors import BAD_PARAMETER, CANCELLED, DAMAGED, NOT_FOUND, OK, TIMEOUT
 
-SILENT = (
-    storage.BitFlip, storage.LostWrite, storage.MisdirectedWrite, storage.StaleRead, storage.Truncation,
-    storage.SwappedFiles, storage.Evicted, storage.FolderGone,
-)
 CONTINUED = (storage.ShortRead, storage.ShortWrite)  # the rest has only to be asked for
 OF_ONE_FILE = (
     storage.IoError, storage.BitFlip, storage.Evicted, storage.FailedFsync, storage.LostWrite,
