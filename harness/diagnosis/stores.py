@@ -9,8 +9,8 @@ from __future__ import annotations
 
 STORES: dict[str, tuple[str, str]] = {
     "ids_changed": (
-        "the same rank passed another id for the same block than before: something in the id differs from "
-        "call to call (a clock, an address, a counter), or since a restart (a hash's seed)",
+        "the same rank passed another id for the same block than before: something in the id differs "
+        "from call to call (a clock, an address, a counter), or since a restart (a hash's seed)",
         "make ids with hashlib from the tokens and the id before, and from nothing else",
     ),
     "ids_missing": (
