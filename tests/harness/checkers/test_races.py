@@ -76,6 +76,8 @@ RACY_MUTANTS = (
     "window_buffer.read_before_barrier", "hello_rank.identity_read_once",
     "two_lanes.both_lanes_send", "two_lanes.fence_is_the_other_lanes",
     "two_lanes.credit_not_awaited", "two_lanes.credit_before_the_copy",
+    "streams.copy_not_ordered_after_compute",
+    "streams.event_recorded_before_the_copy",
     "allreduce_twophase.two_barriers_one_row", "allreduce_twophase.chunks_overtaken",
     "allreduce_twophase.sticky_arrivals", "allreduce_ring.announces_to_left",
     "allreduce_ring.halves_share_rows", "allreduce_ring.first_pull_unguarded",
