@@ -32,6 +32,7 @@ from harness.ambient import nap
 PR_SET_PDEATHSIG = 1
 GRACE_SECONDS = 1.0  # for a process whose sockets are closed to end by itself
 FDS_MAX = 8
+FAILED = 70  # the exit code of a child whose body raised
 
 
 def main(fd: int) -> None:
@@ -110,12 +111,12 @@ def kill(pid: int) -> None:
 def become_child(parent: int, log: int, body: Callable[[], None]) -> NoReturn:
     """What a forked process does: a group of its own, dying with its parent, printing to `log`, its
     stacks printed on SIGUSR1, one torch thread; then `body`. Never returns."""
-    code = 70
+    ended: BaseException | None = None
     try:
         os.setpgid(0, 0)
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it was gone before the call
-            os._exit(code)
+            os._exit(FAILED)
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), 0)
         for standard in (1, 2):
@@ -126,13 +127,22 @@ def become_child(parent: int, log: int, body: Callable[[], None]) -> NoReturn:
         faulthandler.register(signal.SIGUSR1, file=2)
         torch.set_num_threads(1)
         body()
-        code = 0
-    except SystemExit as error:
-        code = error.code if isinstance(error.code, int) else 1
-    except BaseException:  # an ordinary exit would run the harness's own handlers
-        traceback.print_exc()
+    except BaseException as error:  # an ordinary exit would run the harness's own handlers
+        ended = error
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
-        os._exit(code)
+        leave(ended)
+
+
+def leave(error: BaseException | None) -> NoReturn:
+    """End this process as an uncaught error (None: a return) ends one, whatever is on its stack."""
+    code = 0
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else 1
+    elif error is not None:
+        code = FAILED
+        with contextlib.suppress(Exception):
+            traceback.print_exception(error)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(code)

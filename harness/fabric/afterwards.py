@@ -80,6 +80,7 @@ def _put_back(
         len(simulation.peers_lost), len(windows.names),
     )
     calls = [len(rank.calls) for rank in ranks]
+    arrivals, releases = dict(simulation._arrivals), list(simulation._releases)
     faults = (list(interposer.seen), list(interposer.fired)) if interposer else ([], [])
     ended = {lane.index for lane in simulation.lanes if lane.state != "running"}
     try:
@@ -89,6 +90,7 @@ def _put_back(
             region.view[:] = data
             region.freed = freed
         simulation.issued, simulation.points, simulation.applied = counts
+        simulation._arrivals, simulation._releases = arrivals, releases
         for kept, length in zip(
             (simulation.events, simulation.failures, simulation.dead, simulation.peers_lost,
              windows.names),

@@ -108,16 +108,21 @@ class Crew:
                 member.close()
                 self.members[rank] = Member(self.arena, rank, None, [])
 
-    def send(self, rank: int, command: int, argument: int = 0, clock: float = 0.0) -> None:
+    def send(self, rank: int, command: int, argument: int = 0) -> None:
         """Tell a process, and do not wait."""
-        self.members[rank].send(COMMAND.pack(command, argument, clock))
+        self.members[rank].send(COMMAND.pack(command, 0, argument, 0.0))
 
-    def command(self, rank: int, command: int, argument: int = 0, clock: float = 0.0) -> bool:
-        """Tell a process, and wait until it answers; False if it has ended or has been ended."""
+    def command(
+        self, rank: int, command: int, argument: int = 0, clock: float = 0.0, worker: int = 0
+    ) -> bool:
+        """Tell a process, and wait until it answers; False if it has ended or has been ended.
+
+        worker: the lane of the rank that it concerns.
+        """
         member = self.members[rank]
         if member.wedged:
             return False
-        member.send(COMMAND.pack(command, argument, clock))
+        member.send(COMMAND.pack(command, worker, argument, clock))
         deadline = self.deadline
         deadline.passed()
         woke = member.woke(deadline.left())

@@ -11,9 +11,9 @@ itself and runs its host program too (rank_process.py). Any other (defined insid
 a test) is run by processes forked from the harness for that one plan. The first costs about a millisecond
 a plan, the second a fork a rank.
 
-The visibility switches torn, eager and relaxed mean what they mean in simulation. Not modelled: lanes
-(NotYet), simulated disks and host programs whose result is judged without a reference (NotYet), CUDA
-windows, a world larger than one machine.
+The visibility switches torn, eager and relaxed mean what they mean in simulation. Not modelled: lanes of
+a rank that run at the same moment (rank_lanes.py), simulated disks and host programs whose result is
+judged without a reference (NotYet), CUDA windows, a world larger than one machine.
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ def execute(
         )
     hosted = _Hosted(job)
     if hosted.program is None:
-        return hosted.record(Conductor(None, job.ranks, len(job.faults)))  # type: ignore[arg-type]
-    if hosted.program.lanes:
-        raise NotYet("several lanes of a rank: not yet built on processes; use the simulated fabric")
+        return hosted.record(Conductor(None, hosted.workers, len(job.faults)))  # type: ignore[arg-type]
     limits = limits or Limits()
     with exclusive:
         if _known(plan, scenario):
@@ -83,7 +81,8 @@ def _warm(plan: Plan, job: Job, hosted: _Hosted, seed: int | None, limits: Limit
     crew.arena.reset()
     asked = marshal.dumps({
         "plan": encode(plan), "path": sys.path, "folder": os.getcwd(), "seed": seed,
-        "device_ids": job.device_ids and tuple(job.device_ids), "layout": hosted.lay(crew.arena),
+        "device_ids": job.device_ids and tuple(job.device_ids), "workers": hosted.workers,
+        "layout": hosted.lay(crew.arena),
     })
     try:
         run = hosted.run(crew, seed, limits, asked)
@@ -100,7 +99,7 @@ def _cold(job: Job, hosted: _Hosted, seed: int | None, limits: Limits) -> Run:
     try:
         crew.arena.reset()
         layout = hosted.lay(crew.arena)
-        part = Part(job.host, job.ranks, job.faults, job.device_ids, job.torn, seed, layout)
+        part = Part(job.host, hosted.workers, job.faults, job.device_ids, job.torn, seed, layout)
         crew.start(lambda rank, commands, wakes: perform(part, crew.arena.again(), rank, commands, wakes))
         return hosted.run(crew, seed, limits)
     finally:
@@ -147,6 +146,12 @@ class _Hosted:
                 text = "".join(traceback.format_exception(error))
                 self.failure = Failure(-1, -1, 0, error, text, code, lasti, "host")
 
+    @property
+    def workers(self) -> list[int]:
+        """How many lanes each rank has."""
+        several = self.program.lanes if self.program is not None else {}
+        return [several.get(rank, 1) for rank in range(self.job.ranks)]
+
     def lay(self, arena: Arena) -> Layout:
         """Lay windows and host tensors into the arena; what is where, by number."""
         assert self.program is not None
@@ -172,7 +177,7 @@ class _Hosted:
         job = self.job
         kind = Conductor if seed is None else Natural
         engine = kind(
-            crew.arena, job.ranks, len(job.faults), schedule=job.schedule, eager=job.eager,
+            crew.arena, self.workers, len(job.faults), schedule=job.schedule, eager=job.eager,
             chooser=job.chooser, guide=job.guide, events_max=job.events_max,
         )
         engine.ranks = crew
@@ -254,8 +259,8 @@ class _Hosted:
         engine.polled = polled
         run.livelock = list(livelock)
         run.dispatched = [  # a dispatch begins right after its rank's last event
-            [teller.indexes[own - 1] + 1 if own else teller.started for own in teller.began]
-            for teller in engine.tellers if self.failure is None
+            [teller.indexes[own - 1] + 1 if own else teller.started for own in began]
+            for teller in engine.tellers if self.failure is None for began in teller.began
         ]
         return run
 
