@@ -175,7 +175,7 @@ class Conductor(Intake):
         return found
 
     def _probed(self, lane: Lane) -> Afterwards:
-        memory, start, issued = self._arena.memory(), len(self.events), self.issued
+        memory, start, counts = self._arena.memory(), len(self.events), (self.issued, self.applied)
         lists: tuple[list[Any], ...] = (
             self.failures, self.dead, self.peers_lost, self.tellers[lane.rank].calls
         )
@@ -196,7 +196,8 @@ class Conductor(Intake):
         del self.events[start:]
         for kept, length in zip(lists, lengths, strict=True):
             del kept[length:]
-        self.issued, self.fired, self._arrivals = issued, fired, arrivals
+        self.issued, self.applied = counts
+        self.fired, self._arrivals = fired, arrivals
         lane.state, lane.result = "unwound", None
         self._forget(lane)
         self._arena.put_back(memory)
