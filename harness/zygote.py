@@ -79,12 +79,7 @@ def main(fd: int) -> None:
 
 def _begin(parent: int, value: list[Any], fds: list[int]) -> NoReturn:
     entry, given, sys.path[:] = value
-
-    def body() -> None:
-        module, _, name = entry.partition(":")
-        getattr(importlib.import_module(module), name)(given, fds[:-1])
-
-    become_child(parent, fds[-1], body)
+    become_child(parent, fds[-1], lambda: _call(entry, given, fds[:-1]))
 
 
 def reap(pid: int) -> int:
@@ -111,7 +106,6 @@ def kill(pid: int) -> None:
 def become_child(parent: int, log: int, body: Callable[[], None]) -> NoReturn:
     """What a forked process does: a group of its own, dying with its parent, printing to `log`, its
     stacks printed on SIGUSR1, one torch thread; then `body`. Never returns."""
-    ended: BaseException | None = None
     try:
         os.setpgid(0, 0)
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -123,14 +117,44 @@ def become_child(parent: int, log: int, body: Callable[[], None]) -> NoReturn:
             os.dup2(log, standard)
         os.close(log)
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # whatever captured them
+    except BaseException as error:
+        leave(error)
+    _do(body)
+
+
+def _do(body: Callable[[], None]) -> NoReturn:
+    """What every child does, forked or spawned; an ordinary exit would run the harness's handlers."""
+    ended: BaseException | None = None
+    try:
         faulthandler.enable(file=2)
         faulthandler.register(signal.SIGUSR1, file=2)
         torch.set_num_threads(1)
         body()
-    except BaseException as error:  # an ordinary exit would run the harness's own handlers
+    except BaseException as error:
         ended = error
     finally:
         leave(ended)
+
+
+def spawn(value: list[Any], fds: list[int]) -> NoReturn:
+    """The body of a child that becomes a fresh interpreter, which calls `module:function` with a value
+    (anything whose repr makes it again) and the descriptors."""
+    for fd in fds:
+        os.set_inheritable(fd, True)  # noqa: FBT003
+    entry, given = value
+    begin = f"from harness.zygote import spawned; spawned({entry!r}, {given!r}, {fds!r})"
+    command = f"import sys; sys.path[:] = {sys.path!r}; {begin}"
+    os.execv(sys.executable, [sys.executable, "-c", command])
+
+
+def spawned(entry: str, given: Any, fds: list[int]) -> NoReturn:
+    """Where the fresh interpreter of `spawn` begins."""
+    _do(lambda: _call(entry, given, fds))
+
+
+def _call(entry: str, given: Any, fds: list[int]) -> None:
+    module, _, name = entry.partition(":")
+    getattr(importlib.import_module(module), name)(given, fds)
 
 
 def leave(error: BaseException | None) -> NoReturn:

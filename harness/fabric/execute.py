@@ -91,10 +91,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
             if lane.state == "running" and lane not in simulation.polled
         )
         if not simulation.failures and not simulation.dead and not simulation.polled:
-            lengths = list(map(len, dispatched))
-            following = afterwards(simulation, windows, ranks, interposer)
-            for began, length in zip(dispatched, lengths, strict=True):
-                del began[length:]
+            following = afterwards(simulation, windows, ranks, interposer, dispatched)
             for entry in blocked:
                 entry.afterwards = following.get(entry.lane, entry.afterwards)
 

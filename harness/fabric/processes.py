@@ -6,10 +6,10 @@ by operation as the plan's schedule says (conductor.py), or in natural order fro
 record is of the same form as a simulated one, so checkers, findings and reports are the same.
 
 Where the ranks find the program: a scenario that the registry knows, by name or file, with faults and a
-mutant that it knows, runs on warm processes that the zygote forked once; each of them imports it by
+mutant that it knows, runs on warm processes that are started once (crew.py); each of them imports it by
 itself and runs its host program too (rank_process.py). Any other (defined inside a function, changed by
-a test) is run by processes forked from the harness for that one plan. The first costs about a millisecond
-a plan, the second a fork a rank.
+a test) is run by processes forked from the harness for that one plan, which is refused if they are to
+start in another way. The first costs about a millisecond a plan, the second a fork a rank.
 
 The visibility switches torn, eager and relaxed mean what they mean in simulation. Not modelled: lanes of
 a rank that run at the same moment (rank_lanes.py), simulated disks and host programs whose result is
@@ -29,7 +29,7 @@ from typing import Any
 import torch
 
 from harness import registry
-from harness.ambient import Ambient
+from harness.ambient import Ambient, now
 from harness.errors import NotYet, UsageError
 from harness.fabric import crew as crews
 from harness.fabric.arena import Arena, region_bytes
@@ -55,9 +55,11 @@ Layout = list[tuple[str, int, int]]
 
 
 def execute(
-    plan: Plan, scenario: Scenario, job: Job, *, seed: int | None = None, limits: Limits | None = None
+    plan: Plan, scenario: Scenario, job: Job, *, seed: int | None = None, limits: Limits | None = None,
+    start: str = "fork",
 ) -> Run:
-    """Run the job on real processes. seed: of natural order; None = conducted."""
+    """Run the job on real processes. seed: of natural order; None = conducted. start: one of
+    supervise.STARTS."""
     if not sys.platform.startswith("linux"):
         raise UsageError(f"the processes fabric needs Linux; this is {sys.platform}")
     if scenario.reference is None:
@@ -71,13 +73,22 @@ def execute(
     limits = limits or Limits()
     with exclusive:
         if _known(plan, scenario):
-            return _warm(plan, job, hosted, seed, limits)
+            return _warm(plan, job, hosted, seed, limits, start)
+        if start != "fork":
+            raise UsageError(
+                f"start={start!r}: a process that does not begin as a copy of this one imports its "
+                f"program, and {scenario.name} cannot be imported by name as it is here (it is defined "
+                "inside a function, changed since it was loaded, or has a fault that the registry does "
+                "not know); write it at the top level of a file, or use start='fork'"
+            )
         return _cold(job, hosted, seed, limits)
 
 
-def _warm(plan: Plan, job: Job, hosted: _Hosted, seed: int | None, limits: Limits) -> Run:
+def _warm(
+    plan: Plan, job: Job, hosted: _Hosted, seed: int | None, limits: Limits, start: str
+) -> Run:
     """On processes that are kept, which find everything by its name."""
-    crew = crews.warm(plan.ranks)
+    crew = crews.warm(plan.ranks, start)
     crew.arena.reset()
     asked = marshal.dumps({
         "plan": encode(plan), "path": sys.path, "folder": os.getcwd(), "seed": seed,
@@ -181,7 +192,7 @@ class _Hosted:
             chooser=job.chooser, guide=job.guide, events_max=job.events_max,
         )
         engine.ranks = crew
-        crew.deadline = Deadline(limits)
+        crew.deadline = Deadline(limits, now() + limits.hunt)
         crew.begin()
         self._enter(engine, crew.arena)
         if asked:

@@ -67,6 +67,7 @@ def begin(value: list[int], fds: list[int]) -> None:
     room for. fds: arena, commands, wakes."""
     rank, room = value
     arena = Arena(fds[0], room)
+    os.write(fds[2], b"b")
     while True:
         command, _, length, _ = COMMAND.unpack(_exactly(fds[1], COMMAND.size))
         if command == EXIT:
