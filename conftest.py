@@ -13,6 +13,9 @@ pytest_plugins = ["pytester"]
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip, with the reason, what was not asked for (-m) and what this machine cannot run."""
+    for item in items:  # seeds of what starts slowly
+        if item.path.suffix == ".json" and item.name.startswith("lmcache"):
+            item.add_marker(pytest.mark.nightly)
     gpu = [item for item in items if item.get_closest_marker("gpu")]
     if gpu and not _cuda():
         for item in gpu:

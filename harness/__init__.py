@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from harness.host import World, is_window_or_tensor
     from harness.interpose import DeferAfter, Die, Drop, Operation, Raise, Strike, Twice
     from harness.plan import EVERY, Crash, Fault, Hold, Plan, Preempt, Visibility
+    from harness.power_cut import PowerCut, SmallDisk
     from harness.rank import AtomicType, NotifyOp, Rank, WaitCmp
     from harness.record import Run, Site
     from harness.run import run
@@ -67,6 +68,7 @@ __all__ = [
     "Outcome",
     "PeerLost",
     "Plan",
+    "PowerCut",
     "Preempt",
     "Raise",
     "Rank",
@@ -78,6 +80,7 @@ __all__ = [
     "Scenario",
     "SimulatedDisk",
     "Site",
+    "SmallDisk",
     "Strike",
     "Subject",
     "Twice",
@@ -115,6 +118,7 @@ _PARTS = {
     "host": ("World", "is_window_or_tensor"),
     "interpose": ("DeferAfter", "Die", "Drop", "Operation", "Raise", "Strike", "Twice"),
     "plan": ("EVERY", "Crash", "Fault", "Hold", "Plan", "Preempt", "Visibility"),
+    "power_cut": ("PowerCut", "SmallDisk"),
     "rank": ("AtomicType", "NotifyOp", "Rank", "WaitCmp"),
     "record": ("Run", "Site"),
     "run": ("run",),

@@ -53,12 +53,14 @@ class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a seed came from. root_seed and explorer: of the hunt, if one found it."""
+    """Where a seed came from. root_seed and explorer: of the hunt, if one found it. subject: name and
+    version of a third-party system under test."""
 
     rankfault: str
     torch: str
     root_seed: int | None = None
     explorer: str = ""
+    subject: str = ""
 
 
 class Seed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -115,7 +117,9 @@ def seed_of(
         status="open",
         finding=Expected(finding.identity, finding.checker, finding.kind, finding.message),
         plan=to_wire(outcome.plan),
-        origin=Origin(tool_version(), str(torch.__version__), root_seed, explorer),
+        origin=Origin(
+            tool_version(), str(torch.__version__), root_seed, explorer, scenario.subject_version
+        ),
         scenario_digest=scenario.digest,
     )
 
@@ -203,7 +207,18 @@ def plan_of(seed: Seed, where: str, data: bytes | None = None) -> tuple[Plan, Sc
             f"{where}: {scenario.name} has changed since this seed was written "
             f"({seed.scenario_digest or 'packaged'} then, {scenario.digest or 'packaged'} now)"
         )
+    there = scenario.subject_version
+    if seed.origin.subject and there and seed.origin.subject != there:
+        warnings.append(f"{where}: it was found in {seed.origin.subject}; here is {there}")
     return plan, scenario, warnings
+
+
+def missing(seed: Seed) -> str:
+    """Why the seed cannot run on this machine; "" if it can, or is broken in another way."""
+    try:
+        return registry.find(seed.plan.scenario).missing
+    except (UnknownName, UserFileError):
+        return ""
 
 
 def files(folder: Path) -> list[Path]:

@@ -6,6 +6,7 @@
         PlanError                a plan with a wrong field, type, range or format number
         SeedFileError            a seed file that cannot be read, or is not a seed
         UserFileError            a user's scenario file that is missing, refused or fails to import
+        NotHere                  a system or a means that this machine does not have
       OperationError             a rank or host program asked for something impossible
         OutOfBounds  WrongDtype  WrongShape  WrongPeer  WrongHandle  Misaligned  NonContiguous
         UseAfterFree  DispatchError  NotShared  ThreadStarted  NoSchedulingPoint  RankExited
@@ -61,6 +62,10 @@ class SeedFileError(UsageError):
 
 class UserFileError(UsageError):
     """A user's scenario file that is missing, refused or fails to import."""
+
+
+class NotHere(UsageError):
+    """A scenario that cannot run on this machine; the text says what is missing. Nothing is proven."""
 
 
 class OperationError(RankfaultError):

@@ -87,13 +87,16 @@ def scenarios() -> dict[str, Scenario]:
 
 def _held(module: ModuleType) -> dict[str, Scenario]:
     """The scenarios of a module: its attributes that are one, and the items of those that are a dict of
-    them (as `black_box(...)` makes)."""
+    them (as `black_box(...)` makes). A second dict's items are called `attribute_key` where the key is
+    taken."""
     found: dict[str, Scenario] = {}
     for attribute, value in vars(module).items():
         if isinstance(value, Scenario):
             found[attribute] = value
         elif isinstance(value, dict) and not attribute.startswith("__"):
-            found.update({key: one for key, one in value.items() if isinstance(one, Scenario)})
+            for key, one in value.items():
+                if isinstance(one, Scenario):
+                    found[f"{attribute}_{key}" if key in found else key] = one
     return found
 
 

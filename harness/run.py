@@ -15,7 +15,7 @@ from typing import Any
 from harness import registry
 from harness.checkers import CHECKERS, RACES
 from harness.crash_states import Aftermath, CrashStates
-from harness.errors import NotYet, PlanError, Undecided, UsageError
+from harness.errors import NotHere, NotYet, PlanError, Undecided, UsageError
 from harness.fabric.execute import Job, execute
 from harness.fabric.frames import user_frame
 from harness.fabric.simulated import EVENTS_MAX, Chooser
@@ -95,13 +95,16 @@ def explore(
 
 
 def check_plan(plan: Plan, scenario: Scenario, fabric: str = "simulated") -> None:
-    """Refuse what the scenario or the fabric cannot run. Raises PlanError, UnknownName or NotYet."""
+    """Refuse what the scenario or the fabric cannot run. Raises PlanError, UnknownName, NotHere
+    or NotYet."""
     low, high = scenario.ranks
     if not low <= plan.ranks <= high:
         raise PlanError(
             f"plan: $.ranks: {plan.ranks} is outside {low}..{high}, the worlds of {scenario.name}"
         )
     registry.mutant_of(scenario, plan.bug)
+    if missing := scenario.missing:
+        raise NotHere(f"{scenario.name} cannot run here: {missing}")
     for index, fault in enumerate(plan.faults):
         if fabric not in fault.fabrics:
             raise PlanError(

@@ -103,6 +103,8 @@ class Scenario:
     ranks: smallest and largest world. bug_faults: fault name -> the finding expected of it as
     `checker/kind`, or `equivalent: reason`. mutants: by name. device_ids: cards for a world size.
     tolerance: largest absolute difference from the reference that is right; 0 = bit-exact.
+    unavailable: why it cannot run on this machine ("" if it can). subject: name and version of the system
+    under test, where that is not this project's own; a hunt without a name leaves such scenarios out.
     reference: None: results are not compared; `checkers`, the scenario's own, judge what host returned
     (Run.observed), after the built-in ones.
     recovery: the host program of what comes after a crash, for plans with `crash`; it is given an
@@ -120,6 +122,8 @@ class Scenario:
     device_ids: Callable[[int], Sequence[int]] | None = None
     tolerance: float = 0.0
     checkers: tuple[Checker, ...] = ()
+    unavailable: Callable[[], str] | None = None
+    subject: Callable[[], str] | None = None
     recovery: Callable[[World, Any, Aftermath], Any] | None = None
     doc: str = ""
     digest: str = ""  # of the user's file it came from
@@ -130,6 +134,16 @@ class Scenario:
             raise UsageError(
                 f"scenario {self.name}: ranks {self.ranks} must lie within 1..{RANKS_MAX}"
             )
+
+    @property
+    def missing(self) -> str:
+        """Why it cannot run here; "" if it can."""
+        return self.unavailable() if self.unavailable is not None else ""
+
+    @property
+    def subject_version(self) -> str:
+        """Name and version of the third-party system under test; "" if it is this project's own."""
+        return self.subject() if self.subject is not None else ""
 
 
 def _params_of(program: Callable[..., Any]) -> type[msgspec.Struct]:

@@ -27,6 +27,7 @@ import torch
 
 from harness.ambient import nap, now
 from harness.errors import UsageError
+from harness.power_cut import MountedDisk
 from harness.subject_wire import PAGE, Memory, receive, send
 from harness.supervise import GRACE_SECONDS, START_SECONDS, Child, Ending, stacks, supervised, zygote
 
@@ -73,12 +74,14 @@ class Subject:
     """One object in one process. name: `module:attribute` or `path/file.py::attribute`.
 
     memory: bytes at most for tensors. preload: modules that are imported once for all later subjects;
-    they must not start threads. Raises UsageError when the object cannot be made.
+    they must not start threads. interpreter: the Python of another environment that is to run it, which
+    then has nothing of this one but the project itself. mounts_of: a disk of power_cut.py whose mounts it
+    shall see. Raises UsageError when the object cannot be made.
     """
 
     def __init__(
         self, name: str, *args: Any, memory: int = MEMORY, within: float = START_SECONDS,
-        preload: Sequence[str] = (),
+        preload: Sequence[str] = (), interpreter: str = "", mounts_of: MountedDisk | None = None,
     ) -> None:
         if type(memory) is not int or not PAGE <= memory <= MEMORY_MAX:
             raise UsageError(f"memory: given {memory!r}; allowed bytes from {PAGE} to {MEMORY_MAX}")
@@ -95,13 +98,22 @@ class Subject:
                 self._begin_process(theirs, memory)
             path, separator, attribute = name.partition("::")
             known = f"{os.path.abspath(path)}::{attribute}" if separator else name
-            self._ask(["new", known, list(args), sys.path, os.getcwd()], within)
-            made = self.finish()
-            if not isinstance(made, Answer):
-                raise UsageError(f"{name} cannot be made: {made}")
+            if mounts_of is not None:
+                self._do(["mounts", mounts_of.keeper], within)
+            if interpreter:
+                self._do(["become", os.path.abspath(interpreter)], within)
+            path_of_modules = [] if interpreter else sys.path
+            self._do(["new", known, list(args), path_of_modules, os.getcwd()], within)
         except BaseException:
             self.close()
             raise
+
+    def _do(self, request: list[Any], within: float) -> None:
+        """One step on the way to the object."""
+        self._ask(request, within)
+        made = self.finish()
+        if not isinstance(made, Answer):
+            raise UsageError(f"{self.name} cannot be made: {made}")
 
     def _begin_process(self, theirs: socket.socket, memory: int) -> None:
         fd = os.memfd_create("rankfault-subject")

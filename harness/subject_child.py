@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, nearest
+from harness.subject_place import become, enter_mounts, resumed
 from harness.subject_wire import Memory, receive, send
 
 
@@ -19,8 +20,14 @@ def begin(size: int, fds: list[int]) -> None:
     """What a subject process does until its socket ends. fds: the socket, and `size` bytes of memory."""
     link = socket.socket(fileno=fds[0])
     memory = Memory(fds[1], size)
-    os.close(fds[1])
     _serve(link, memory)
+
+
+def resume(link: int, memory: int, size: int) -> None:
+    """Serve on, under another Python (subject_place.become)."""
+    ours, shared = resumed(link, memory, size)
+    send(ours, shared.pack(["answer", None]))
+    _serve(ours, shared)
 
 
 def _serve(link: socket.socket, memory: Memory) -> None:
@@ -28,11 +35,16 @@ def _serve(link: socket.socket, memory: Memory) -> None:
     while (data := receive(link)) is not None:
         try:
             what, *rest, memory.free = memory.unpack(data)
-            if what == "new":
+            value: Any = None
+            if what == "mounts":
+                enter_mounts(*rest)
+            elif what == "become":
+                become(rest[0], link, memory)
+            elif what == "new":
                 name, args, path, folder = rest
-                sys.path[:] = path
+                sys.path[:] = path or sys.path
                 os.chdir(folder)
-                subject, value = _named(name)(*args), None
+                subject = _named(name)(*args)
             else:
                 method, args, named = rest
                 value = _method(subject, method)(*args, **named)

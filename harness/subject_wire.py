@@ -26,9 +26,11 @@ _LENGTH = struct.Struct("<I")
 
 
 class Memory:
-    """A shared mapping from which tensors are cut. `free`: the first byte that nobody uses."""
+    """A shared mapping from which tensors are cut. `free`: the first byte that nobody uses. fd: where it
+    came from, which a subject process keeps open."""
 
     def __init__(self, fd: int, size: int) -> None:
+        self.fd = fd
         self.size = size
         self.free = 0
         self._map = mmap.mmap(fd, size)

@@ -4,7 +4,7 @@
 1    findings (replay: reproduced)
 2    wrong usage: one line that names the valid choices
 3    internal error: one line, and the traceback in a file (or with --traceback)
-4    UNKNOWN: nothing was proven, such as a fault that never fired
+4    UNKNOWN: nothing was proven: a fault that never fired, a store that is not installed here
 130  stopped with Ctrl-C
 """
 
@@ -20,11 +20,12 @@ from typing import Any
 
 from harness.cli.app import app
 from harness.cli.output import complain
-from harness.errors import EngineError, NotYet, UsageError, one_line
+from harness.errors import EngineError, NotHere, NotYet, UsageError, one_line
 from harness.in_flight import home
 
 USAGE = 2
 INTERNAL = 3
+UNKNOWN = 4
 STOPPED = 130
 BROKEN_PIPE = 141
 
@@ -54,6 +55,9 @@ def _exit_code(words: list[str], *, shown: bool) -> int:
         return USAGE
     except KeyboardInterrupt:
         return STOPPED
+    except NotHere as error:
+        complain(one_line(error))
+        return UNKNOWN
     except (UsageError, NotYet) as error:
         complain(one_line(error))
         return USAGE

@@ -17,7 +17,7 @@ from harness.cli.output import Output, complain, width
 from harness.cli.progress import Progress
 from harness.corpus import token_of, token_of_json
 from harness.diagnosis.table import LIKELY
-from harness.errors import EngineError, UnknownName, UsageError
+from harness.errors import EngineError, NotHere, UnknownName, UsageError
 from harness.finding import Finding, Outcome, Verdict
 from harness.hunt import Hunt, Order, Target, fault_type, hunt
 from harness.in_flight import InFlight, Slot, open_slot
@@ -94,22 +94,33 @@ def parse_until(text: str, scenarios: Sequence[Scenario] = ()) -> Target:
 
 
 def scenarios_of(wanted: Wanted) -> list[Scenario]:
-    """The scenarios to hunt: those named, else those that have the mutant, else all."""
+    """The scenarios to hunt: those named, else those that have the mutant, else all of ours."""
     if wanted.targets:
         named = [one for target in wanted.targets for one in registry.find_all(target)]
         found = list({scenario.name: scenario for scenario in named}.values())
         for scenario in found:
             registry.mutant_of(scenario, wanted.bug)
-        return found
-    everything = list(registry.scenarios().values())
+        return _runnable(found)
+    everything = [one for one in registry.scenarios().values() if one.subject is None]
     if wanted.bug is None:
         if not everything:
             raise UsageError("no scenario is registered; name a file, such as ring.py")
-        return everything
+        return _runnable(everything)
     having = [scenario for scenario in everything if wanted.bug in scenario.mutants]
     if not having:
         raise UnknownName("mutant", wanted.bug, {m for s in everything for m in s.mutants})
     return having
+
+
+def _runnable(scenarios: list[Scenario]) -> list[Scenario]:
+    """Those that can run on this machine; the others are named. Raises NotHere if there are none."""
+    missing = {scenario.name: scenario.missing for scenario in scenarios}
+    left_out = [f"{name} cannot run here: {why}" for name, why in missing.items() if why]
+    if len(left_out) == len(scenarios):
+        raise NotHere("; ".join(left_out))
+    for line in left_out:
+        complain(line, prefix="left out: ")
+    return [scenario for scenario in scenarios if not missing[scenario.name]]
 
 
 def orders_of(wanted: Wanted, root_seed: int) -> list[Order]:

@@ -42,7 +42,8 @@ def _scenarios() -> list[dict[str, Any]]:
     return [
         {
             "name": name,
-            "text": f"{_first(one.doc)} {one.ranks[0]}..{one.ranks[1]} ranks.",
+            "text": f"{_first(one.doc)} {one.ranks[0]}..{one.ranks[1]} ranks."
+            + (f" Not here: {one.missing}." if one.missing else ""),
             "ranks": list(one.ranks),
             "mutants": sorted(one.mutants),
         }

@@ -39,8 +39,10 @@ def run_list(folder: Path, *, json: bool) -> int:
         except SeedFileError as error:
             broken.append(error)
             continue
-        rows.append((path.stem, f"{seed.status}: {seed.finding.identity} in {_program(seed)}"))
-        data.append({"file": path.as_posix(), **corpus.plain(seed)})
+        missing = corpus.missing(seed)
+        told = f"{seed.status}: {seed.finding.identity} in {_program(seed)}"
+        rows.append((path.stem, f"{told} (not run here: {missing})" if missing else told))
+        data.append({"file": path.as_posix(), "missing": missing, **corpus.plain(seed)})
     if not rows and not broken:
         output.say(f"no seeds in {folder}/; keep one: rankfault seeds keep SEED_FILE NAME")
     else:
@@ -53,7 +55,8 @@ def run_list(folder: Path, *, json: bool) -> int:
 
 def _program(seed: corpus.Seed) -> str:
     bug = f" with mutant {seed.plan.bug}" if seed.plan.bug else ""
-    return f"{seed.plan.scenario}{bug}, P={seed.plan.ranks}"
+    subject = f", {seed.origin.subject}" if seed.origin.subject else ""
+    return f"{seed.plan.scenario}{bug}, P={seed.plan.ranks}{subject}"
 
 
 def run_show(name: str, folder: Path) -> int:

@@ -159,6 +159,25 @@ LIKELY: dict[str, tuple[str, str]] = {
     "exceptions/thread_started": (
         "the rank program starts a thread", "start none in simulation, or use another fabric"
     ),
+    "rendezvous/lost_write": (
+        "a client takes a request that it could send for one that was done: the answer is not waited for",
+        "do not rely on a set whose effect nobody has read; start a new store after a server's death",
+    ),
+    "rendezvous/phantom_value": (
+        "a call answers with what it was given, not with what the key holds",
+        "get the key after a compare_set that may have been refused",
+    ),
+    "rendezvous/unexpected_error": (
+        "a call that was refused has closed the client's connection",
+        "keep counters and texts under different keys; make a new client after an error",
+    ),
+    "rendezvous/hang": (
+        "the call waits without its timeout: for a peer's bytes, or for the rest of a record",
+        "put a deadline of your own around it, in another process or thread",
+    ),
+    "rendezvous/crash": (
+        "native code met what it did not expect", "read the end of what the process printed"
+    ),
     **STORES,
     "exceptions/not_yet": ("the program uses a part that is not built", "leave it out"),
 }

@@ -27,6 +27,7 @@ PROPERTIES = {
     "progress": "every run comes to an end by itself",
     "races": "whatever order the operations allow, accesses to the same bytes are ordered",
     "store": "a hit holds the bytes that were dumped, and what was stored is found again",
+    "rendezvous": "what is acknowledged is there, and every call ends within its timeout",
     "linearizable": "what all clients saw could have happened in one order",
     "durable": "what is acknowledged is durable, and what gets its name is whole",
     "exceptions": "no rank program raises, and neither does the host program",

@@ -79,3 +79,23 @@ class Unmakeable:
 
 
 number = 3
+
+
+class Writer:
+    """Writes files, and says where it runs."""
+
+    def write(self, path, data):
+        with open(path, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        return path
+
+    def python(self):
+        return [sys.executable, os.getpid()]
+
+    def fill(self, tensor):
+        tensor.fill_(7)
+
+    def leave(self, code):
+        os._exit(code)

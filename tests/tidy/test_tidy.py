@@ -31,6 +31,9 @@ MAY_OPEN = {
     "harness/fabric/carrier.py": {"threading"},  # the watchdog, and pools of greenlets by thread
     "harness/cli/interrupt.py": {"threading"},  # signals arrive in the main thread only
     "systems/store/real.py": {"time", "threading"},  # the real ports
+    # What runs in a subject process only: a store's own loop; the type of a timeout in an interface.
+    "scenarios/store/adapters/lmcache_store.py": {"time", "threading"},
+    "scenarios/rendezvous/c10d.py": {"datetime"},
 }
 BANNED_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "managers", "misc"}
 
@@ -60,6 +63,7 @@ TESTED_ELSEWHERE = {
     "harness/fabric/rank_natural.py": "test_processes, tests/conformance: natural order",
     "harness/fabric/rank_process.py": "test_processes, tests/conformance",
     "harness/subject_child.py": "test_subject: every way in which a subject ends",
+    "harness/subject_place.py": "test_power_cut: another Python, a disk that only the subject sees",
     "harness/zygote.py": "test_supervise, test_subject: whatever is forked comes from it",
     "harness/subject_wire.py": "test_subject: values and tensors that come back as they went",
     "harness/positions.py": "test_pytest_plugin: what is printed when a time limit strikes",

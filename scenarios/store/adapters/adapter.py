@@ -12,11 +12,13 @@ that is only about that is not made.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from importlib import metadata
+from typing import Any, ClassVar, Literal
 
 from harness import UsageError
 
 Status = bool | str
+AfterPowerCut = Literal["kept", "whole", "no"]
 PAIRS = (("put", "dump"), ("get", "load"), ("has", "lookup"))
 
 
@@ -26,16 +28,25 @@ class Adapter:
     several_processes: two processes may have one folder open at the same time.
     survives_kill: what was dumped (and committed) is there after SIGKILL.
     survives_damage: files that are changed from outside give a miss or an error, never wrong bytes.
+    survives_restart: what was stored is there for the next process.
+    survives_shortage: after a full disk, or too few descriptors, the open store works again; otherwise
+    once it is opened anew.
+    survives_power_cut: "kept": what was dumped (and committed) is there after a power cut; "whole": it
+    may be missing, but never torn; "no": nothing is promised.
     commits: dumped blocks are invisible to others until `commit`.
     refuses_duplicates: a dump of a block that is there, or that another client is dumping, may fail.
     lookup_stops_at_a_miss: what a lookup says of blocks behind the first miss means nothing.
     block_bytes: the only length of a block; 0: any. alignment: of addresses and lengths.
     deadline: seconds for one call. preload: modules whose import takes long; they start no threads.
+    package: the distribution that is driven, "" for this project's own and a user's own stores.
     """
 
     several_processes: ClassVar[bool] = True
     survives_kill: ClassVar[bool] = True
     survives_damage: ClassVar[bool] = True
+    survives_restart: ClassVar[bool] = True
+    survives_shortage: ClassVar[bool] = True
+    survives_power_cut: ClassVar[AfterPowerCut] = "no"
     commits: ClassVar[bool] = False
     refuses_duplicates: ClassVar[bool] = False
     lookup_stops_at_a_miss: ClassVar[bool] = False
@@ -43,6 +54,30 @@ class Adapter:
     alignment: ClassVar[int] = 1
     deadline: ClassVar[float] = 10.0
     preload: ClassVar[tuple[str, ...]] = ()
+    package: ClassVar[str] = ""
+
+    @classmethod
+    def missing(cls) -> str:
+        """Why the store cannot be driven on this machine; "" if it can."""
+        if not cls.package or cls.version():
+            return ""
+        return f"{cls.package} is not installed"
+
+    @classmethod
+    def version(cls) -> str:
+        """Name and version of the distribution (without how it was built, as +cpu); "" if it is not
+        installed, or is this project's own."""
+        if not cls.package:
+            return ""
+        try:
+            return f"{cls.package} {metadata.version(cls.package).partition('+')[0]}"
+        except metadata.PackageNotFoundError:
+            return ""
+
+    @classmethod
+    def interpreter(cls) -> str:
+        """The Python that runs the store, where that is not this one."""
+        return ""
 
     def open(self, folder: str) -> None:
         """Open the store in `folder`, which exists; empty, or as an earlier process left it."""

@@ -1,27 +1,42 @@
 """Clients of one store on one fresh folder, and the history of what they saw.
 
-A client is an adapter in a subject process. Its tensors lie in memory shared with it, at the distance
+A client is an adapter in a subject process; the folder may lie on a disk whose power can be cut, or
+that gets full. Its tensors lie in memory shared with it, at the distance
 from a page that the workload asks for; a target is full of poison before each load. The first hang,
-crash or misuse ends the workload: what follows from it is no finding of its own.
+crash, misuse or failed open ends the workload: what follows from it is no finding of its own.
 """
 
 from __future__ import annotations
 
 import inspect
 import os
+import resource
 import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 
-from harness import Answer, Crashed, Expired, Failed, Reply, Subject, UsageError
+from harness import (
+    Answer,
+    Crashed,
+    Expired,
+    Failed,
+    PowerCut,
+    Reply,
+    SmallDisk,
+    Subject,
+    UsageError,
+)
 from scenarios.store.adapters.adapter import Adapter
 from scenarios.store.adapters.history import ENDS, MISSING, History, Status, Step, block_id
 
 POISON = 0xA5
 PRELOADED = ("scenarios.store.adapters",)
+ROOM = 64 << 20  # of a disk that is not full
 Damage = Literal["bit_flip", "truncated", "swapped", "deleted"]
+Shortage = Literal["disk", "file", "descriptors"]
+_Reply = Reply | UsageError | Literal["killed"]
 
 
 class Over(Exception):
@@ -29,10 +44,12 @@ class Over(Exception):
 
 
 class Bench:
-    """A folder and the clients on it. sizes: of the blocks. shifts: of sources and of targets."""
+    """A folder and the clients on it. sizes: of the blocks. shifts: of sources and of targets. disk:
+    where the folder is, if not below TMPDIR."""
 
     def __init__(
-        self, adapter: type[Adapter], sizes: Sequence[int], shifts: tuple[int, int] = (0, 0)
+        self, adapter: type[Adapter], sizes: Sequence[int], shifts: tuple[int, int] = (0, 0),
+        disk: PowerCut | SmallDisk | None = None,
     ) -> None:
         unit, fixed = adapter.alignment, adapter.block_bytes
         fitting = [fixed or -(-size // unit) * unit for size in sizes]
@@ -41,7 +58,10 @@ class Bench:
         self._clients: list[Subject] = []
         self._name = f"{inspect.getfile(adapter)}::{adapter.__qualname__}"
         self._sources: dict[tuple[int, int], int] = {}
-        self.folder = Subject.new_folder()
+        self._disk = disk
+        self._ending: set[int] = set()
+        self._limited: list[tuple[int, int, tuple[int, int]]] = []
+        self.folder = Subject.new_folder() if disk is None else disk.inside
 
     def __enter__(self) -> Bench:
         return self
@@ -49,17 +69,25 @@ class Bench:
     def __exit__(self, *exc: object) -> None:
         for client in self._clients:
             client.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._disk is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def open(self) -> int:
         """A new client with the folder open; its number."""
         number = len(self._clients)
         try:
             preload = (*PRELOADED, *self.history.adapter.preload)
-            self._clients.append(Subject(self._name, preload=preload))
+            self._clients.append(
+                Subject(
+                    self._name, preload=preload, mounts_of=self._disk,
+                    interpreter=self.history.adapter.interpreter(),
+                )
+            )
         except UsageError as error:
             self._record(Step(number, "open", (), (Status("misuse", str(error)),)))
         self._call(number, "open", (), self.folder)
+        if self.history.steps[-1].statuses[0].kind == "error":
+            raise Over  # rightly so or not: nothing can be asked of it
         return number
 
     def dump(self, client: int, blocks: Sequence[int], version: int = 0) -> None:
@@ -88,9 +116,12 @@ class Bench:
             self._call(client, "commit", blocks, self._ids(blocks))
 
     def store(self, client: int, blocks: Sequence[int], version: int = 0) -> None:
-        """Dump and commit."""
+        """Dump, and commit what was dumped without an error."""
         self.dump(client, blocks, version)
-        self.commit(client, blocks)
+        step = self.history.steps[-1]
+        dumped = [block for index, block in enumerate(blocks) if step.of(index).kind == "ok"]
+        if dumped or not blocks:
+            self.commit(client, dumped)
 
     def lookup(self, client: int, blocks: Sequence[int]) -> None:
         """Ask for blocks."""
@@ -128,17 +159,73 @@ class Bench:
         self._clients[client].kill()
         self._record(Step(client, "kill", (), ()))
 
+    def ends(self, client: int, method: str, *values: Any) -> None:
+        """Call a method of the adapter after which the client may end by itself at any time."""
+        self._call(client, method, (), *values)
+        self._ending.add(client)
+
+    def cut(self, *, log_flushed: bool = False, after: float = 0.0) -> None:
+        """Cut the power: every client is gone, what is not durable lost; then the disk is there again."""
+        assert isinstance(self._disk, PowerCut)
+        self._disk.cut(log_flushed=log_flushed, after=after)
+        self.restore()
+
+    def restore(self) -> None:
+        """Every client ends, and the disk starts again after its power was cut."""
+        assert isinstance(self._disk, PowerCut)
+        for client in self._clients:
+            client.close()
+        self._disk.restore()
+        self._record(Step(-1, "power cut", (), ()))
+
+    def shortage(self, client: int, kind: Shortage, room: int) -> None:
+        """From now on there is room for so many bytes (on the disk, or in any file of the client), or
+        for that many descriptors more."""
+        if kind == "disk" and isinstance(self._disk, SmallDisk):
+            used = os.statvfs(self._disk.folder)
+            self._disk.resize((used.f_blocks - used.f_bfree) * used.f_frsize + room)
+            self._record(Step(-1, f"shortage: {room} bytes are free", (), ()))
+            return
+        pid = self._clients[client].pid
+        which = resource.RLIMIT_NOFILE if kind == "descriptors" else resource.RLIMIT_FSIZE
+        limit = len(os.listdir(f"/proc/{pid}/fd")) + room if kind == "descriptors" else room
+        old = resource.prlimit(pid, which)
+        self._limited.append((pid, which, old))
+        resource.prlimit(pid, which, (limit, old[1]))
+        told = f"{room} descriptors more" if kind == "descriptors" else f"{room} bytes a file"
+        self._record(Step(-1, f"shortage: {told}", (), ()))
+
+    def relief(self) -> None:
+        """The shortage is over."""
+        if isinstance(self._disk, SmallDisk):
+            self._disk.resize(ROOM)
+        for pid, which, old in self._limited:
+            resource.prlimit(pid, which, old)
+        self._limited.clear()
+        self._record(Step(-1, "relief", (), ()))
+
     def kill_in_dump(self, client: int, blocks: Sequence[int], after: float) -> None:
         """SIGKILL, `after` so many seconds of a dump."""
+        self._cut_off(client, blocks)
+        self._clients[client].kill(after)
+        self._record(Step(client, "kill", (), ()))
+
+    def cut_in_dump(
+        self, client: int, blocks: Sequence[int], after: float, *, log_flushed: bool = False
+    ) -> None:
+        """A power cut, `after` so many seconds of a dump."""
+        self._cut_off(client, blocks)
+        self.cut(log_flushed=log_flushed, after=after)
+
+    def _cut_off(self, client: int, blocks: Sequence[int]) -> None:
+        """Begin a dump that nobody waits for."""
         sources = [self._source(client, block, 0) for block in blocks]
         if self._begin(client, "dump", self._ids(blocks), sources) is None:
             self._record(Step(client, "dump", tuple(blocks), (Status("killed"),)))
-            self._clients[client].kill(after)
-        self._record(Step(client, "kill", (), ()))
 
     def damage(self, kind: Damage, which: int, at: int) -> None:
         """Change file number `which` (in name order), `at` thousandths of its length from its start."""
-        told = damaged(self.folder, kind, which, at)
+        told = damaged(self.folder if self._disk is None else self._disk.folder, kind, which, at)
         self._record(Step(-1, f"{kind.replace('_', ' ')}: {told}", (), ()))
 
     def _source(self, client: int, block: int, version: int) -> torch.Tensor:
@@ -174,19 +261,22 @@ class Bench:
             return error
         return None
 
-    def _finish(self, client: int, problem: UsageError | None) -> Reply | UsageError:
+    def _finish(self, client: int, problem: UsageError | None) -> _Reply:
         if problem is not None:
             return problem
         try:
-            return self._clients[client].finish()
+            reply = self._clients[client].finish()
         except UsageError as error:
             return error
+        return "killed" if isinstance(reply, Crashed) and client in self._ending else reply
 
     def _statuses(
-        self, reply: Reply | UsageError, blocks: Sequence[int], good: Literal["ok", "hit"],
+        self, reply: _Reply, blocks: Sequence[int], good: Literal["ok", "hit"],
         bad: Literal["miss"] | None = None,
     ) -> tuple[Status, ...]:
         """A status a block, or a single one of the whole call."""
+        if reply == "killed":
+            return (Status("killed"),)
         if isinstance(reply, UsageError):
             return (Status("misuse", str(reply)),)
         if isinstance(reply, Failed):

@@ -1,24 +1,24 @@
-"""Ten scenarios of any store, seen from outside: what a client puts in comes out again, or not at all.
+"""Twelve scenarios of any store, seen from outside: what a client puts in comes out again, or not at all.
 
 Each is a workload on a fresh folder below TMPDIR, run by the host program against subject processes
 (bench.py); the checker `store` judges the history. Parameters are drawn, seeds replay and shrink as for
 any scenario; a real store may behave differently from run to run, and the report says so where it does.
 
-Not modelled: power loss (the simulated disk has that), devices, sizes beyond 64 KiB, performance.
+Not modelled: devices, sizes beyond 64 KiB, performance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from harness import Rank, Scenario, World
+from harness import PowerCut, Rank, Scenario, SmallDisk, World
 from scenarios.store.adapters.adapter import Adapter, checked
-from scenarios.store.adapters.bench import Bench, Over, missing
+from scenarios.store.adapters.bench import ROOM, Bench, Over, missing
 from scenarios.store.adapters.checker import StoreChecker
 from scenarios.store.adapters.history import History
 
@@ -49,11 +49,13 @@ class Restart(_Params, frozen=True):
 
 class OutsideDamage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """blocks of one size, so that one may stand for another. damage: what happens to file number `which`
-    (in name order), at `at` thousandths of its length."""
+    (in name order), at `at` thousandths of its length. opened: while the store is open and has loaded
+    each block once."""
 
     size: Size = 4096
     blocks: Annotated[int, Meta(ge=1, le=4)] = 2
     damage: Literal["bit_flip", "truncated", "swapped", "deleted"] = "bit_flip"
+    opened: bool = False
     which: Annotated[int, Meta(ge=0, le=7)] = 0
     at: Annotated[int, Meta(ge=0, le=999)] = 900
 
@@ -69,6 +71,23 @@ class OddSizes(_Params, frozen=True):
     sizes: Sizes = (511, 1, 4097)
     source: Shift = 1
     target: Shift = 513
+
+
+class Shortage(_Params, frozen=True):
+    """short: of room on the disk, of room in each file, or of descriptors. room: bytes, or descriptors
+    modulo four, that are left when twice as many blocks are dumped."""
+
+    short: Literal["disk", "file", "descriptors"] = "file"
+    room: Annotated[int, Meta(ge=0, le=SIZE_MAX)] = 6000
+
+
+class PowerLoss(_Params, frozen=True):
+    """when: after the last call, after a close, or so many tenths of a millisecond into a dump of as many
+    other blocks. log_flushed: names may be there whose data is not."""
+
+    when: Literal["stored", "closed", "in_dump"] = "stored"
+    after: Annotated[int, Meta(ge=0, le=60)] = 10
+    log_flushed: bool = False
 
 
 class Clients(_Params, frozen=True):
@@ -144,14 +163,57 @@ def _restart(bench: Bench, params: Restart) -> None:
 def _outside_damage(bench: Bench, params: OutsideDamage) -> None:
     client, blocks = bench.open(), _all(params)
     bench.store(client, blocks)
-    bench.close(client)
+    opened = params.opened or not bench.history.adapter.survives_restart
+    if opened:
+        for block in blocks:
+            bench.load(client, [block])
+    else:
+        bench.close(client)
     bench.damage(params.damage, params.which, params.at)
-    client = bench.open()
+    if not opened:
+        client = bench.open()
     bench.lookup(client, blocks)
     for block in blocks:
         bench.load(client, [block])
     bench.store(client, blocks, version=1)
     bench.load(client, blocks)
+
+
+def _shortage(bench: Bench, params: Shortage) -> None:
+    client, blocks = bench.open(), _all(params)
+    others = [len(blocks) + block for block in [*blocks, *(len(blocks) + block for block in blocks)]]
+    bench.store(client, blocks)
+    room = params.room % 4 if params.short == "descriptors" else params.room
+    bench.shortage(client, params.short, room)
+    for block in others:
+        bench.store(client, [block])
+    for block in [*blocks, *others]:
+        bench.load(client, [block])
+    bench.relief()
+    if not bench.history.adapter.survives_shortage:
+        bench.close(client)
+        client = bench.open()
+    bench.load(client, blocks)
+    bench.store(client, others)
+    bench.load(client, others)
+
+
+def _power_cut(bench: Bench, params: PowerLoss) -> None:
+    client, blocks = bench.open(), _all(params)
+    others = [len(blocks) + block for block in blocks]
+    bench.store(client, blocks)
+    if params.when == "closed":
+        bench.close(client)
+    if params.when == "in_dump":
+        bench.cut_in_dump(client, others, params.after / 10_000, log_flushed=params.log_flushed)
+    else:
+        bench.cut(log_flushed=params.log_flushed)
+    client = bench.open()
+    bench.lookup(client, blocks)
+    for block in [*blocks, *others]:
+        bench.load(client, [block])
+    bench.store(client, [*blocks, *others])
+    bench.load(client, [*blocks, *others])
 
 
 def _odd_sizes(bench: Bench, params: OddSizes) -> None:
@@ -221,8 +283,9 @@ def _partial_batch(bench: Bench, params: PartialBatch) -> None:
         bench.commit(client, kept)
     else:
         bench.dump(client, kept)
-    bench.close(client)
-    client = bench.open()
+    if bench.history.adapter.survives_restart:
+        bench.close(client)
+        client = bench.open()
     bench.lookup(client, blocks)
     bench.load(client, blocks)
     bench.load(client, blocks[::-1])
@@ -249,6 +312,10 @@ _WORKLOADS: dict[str, tuple[_Workload, type[msgspec.Struct], str]] = {
     "outside_damage": (
         _outside_damage, OutsideDamage, "A file is damaged between dump and load: miss or error, no hit.",
     ),
+    "shortage": (
+        _shortage, Shortage, "The disk gets full, files too large, descriptors few; then it is over.",
+    ),
+    "power_cut": (_power_cut, PowerLoss, "The power is cut under a real ext4."),
     "odd_sizes": (_odd_sizes, OddSizes, "Sizes and addresses that are multiples of nothing."),
     "concurrent_clients": (_concurrent_clients, Clients, "Several processes use one folder at once."),
     "missing_blocks": (_missing_blocks, Missing, "Blocks that nobody dumped miss."),
@@ -259,7 +326,10 @@ _WORKLOADS: dict[str, tuple[_Workload, type[msgspec.Struct], str]] = {
     ),
     "lookup_order": (_lookup_order, LookupOrder, "A lookup says the same of a block in any order."),
 }
-NEEDS = {"outside_damage": "survives_damage", "concurrent_clients": "several_processes"}
+NEEDS = {
+    "outside_damage": ("survives_damage", False), "concurrent_clients": ("several_processes", False),
+    "restart": ("survives_restart", False), "power_cut": ("survives_power_cut", "no"),
+}
 
 
 def black_box(adapter: type[Adapter], prefix: str = "") -> dict[str, Scenario]:
@@ -271,19 +341,43 @@ def black_box(adapter: type[Adapter], prefix: str = "") -> dict[str, Scenario]:
     checked(adapter)
     return {
         name: Scenario(
-            name=f"{prefix}{name}", host=_host(adapter, workload), params=params, ranks=(1, 1),
+            name=f"{prefix}{name}", host=host_of(adapter, workload), params=params, ranks=(1, 1),
             checkers=(StoreChecker(),), doc=f"{doc} ({adapter.__name__})",
+            unavailable=_unavailable(adapter, name), subject=adapter.version if adapter.package else None,
         )
         for name, (workload, params, doc) in _WORKLOADS.items()
-        if name not in NEEDS or getattr(adapter, NEEDS[name])
+        if name not in NEEDS or getattr(adapter, NEEDS[name][0]) != NEEDS[name][1]
     }
 
 
-def _host(adapter: type[Adapter], workload: _Workload) -> Callable[[World, Any], History]:
+def _unavailable(adapter: type[Adapter], name: str) -> Callable[[], str]:
+    def unavailable() -> str:
+        return adapter.missing() or (PowerCut.unavailable() if name == "power_cut" else "")
+
+    return unavailable
+
+
+def _disk(params: Any) -> PowerCut | SmallDisk | None:
+    """The disk that the workload needs. Where no disk can be made small, files are limited instead."""
+    if isinstance(params, PowerLoss):
+        return PowerCut()
+    if isinstance(params, Shortage) and params.short == "disk" and not SmallDisk.unavailable():
+        return SmallDisk(ROOM)
+    return None
+
+
+def host_of(
+    adapter: type[Adapter], workload: _Workload, disk_of: Callable[[Any], Any] = _disk
+) -> Callable[[World, Any], History]:
+    """The host program of a workload. disk_of: the disk that it needs for its parameters, or None."""
+
     def host(world: World, params: Any) -> History:
         world.dispatch(_nothing, device=0)
         shifts: Sequence[int] = (getattr(params, "source", 0), getattr(params, "target", 0))
-        with Bench(adapter, params.sizes, (shifts[0], shifts[1])) as bench:
+        with (
+            disk_of(params) or nullcontext() as disk,
+            Bench(adapter, params.sizes, (shifts[0], shifts[1]), disk) as bench,
+        ):
             with suppress(Over):
                 workload(bench, params)
             return bench.history

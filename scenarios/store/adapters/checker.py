@@ -1,9 +1,12 @@
 """The checker `store` of black-box runs: what each block may be, call by call.
 
 A hit holds the bytes of a dump of that block, whole. A block that was stored (dumped without an error,
-and committed where that is needed) hits until something outside the store happens to it. A block that
+and committed where that is needed) hits until something outside the store happens to it; what a kill, a
+restart or a power cut may take is the adapter's to say. A block that
 nobody dumped, or committed, misses. An error is right for what is missing, damaged or failed before, and
 for a call in a form that a store may refuse (a block twice in one batch, an empty list).
+An exception that only a slip of the program raises (KeyError, AttributeError, …) is never right.
+While there is a shortage (a full disk, too few descriptors) every error is right; a hit is still whole.
 
 The first wrong answer is the finding, the others are its consequences. Not modelled: orders of calls that
 overlap (a workload waits for all of them before it asks anything that depends on them).
@@ -11,7 +14,7 @@ overlap (a workload waits for all of them before it asks anything that depends o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness import Finding, Run, Site, likely
@@ -20,6 +23,10 @@ from scenarios.store.adapters.history import MISSING, History, Status, Step, blo
 from scenarios.store.patterns import Pattern, cause_of, pattern
 
 MORE_MAX = 6
+ACCIDENTS = frozenset(
+    ("AssertionError", "AttributeError", "IndexError", "KeyError", "NameError", "TypeError",
+     "UnboundLocalError", "ZeroDivisionError")
+)
 FILLED = "the poison of the destination"
 
 
@@ -70,10 +77,18 @@ class StoreChecker:
         told = [f"call {number}: {one}" for number, one in enumerate(steps[: steps.index(step) + 1])]
         yield Finding(
             checker=self.name, kind=kind, rank=0, message=str(first), cause=cause, remedy=remedy,
-            sites=(Site(run.observed.adapter.__name__, step.operation.partition(":")[0]),),
+            sites=(Site(run.observed.adapter.__name__, step.operation), *_outside(steps, step)),
             evidence=(*first.evidence, *told),
             consequences=tuple(f"after it: {one}" for one in wrong[1 : 1 + MORE_MAX]),
         )
+
+
+def _outside(steps: Sequence[Step], end: Step) -> Iterator[Site]:
+    """What had last happened outside the store: it is a part of what was found."""
+    for step in reversed(steps[: steps.index(end)]):
+        if step.client < 0:
+            yield Site("outside", step.operation.partition(":")[0])
+            return
 
 
 def named(block: int) -> str:
@@ -90,15 +105,21 @@ class _Judge:
         self.promises = history.adapter
         self.blocks: dict[int, _Block] = {}
         self.damaged = False
+        self.short = False  # of room or descriptors, or not yet opened anew after that
+        self.relieved = False
 
     def wrong(self) -> Iterator[_Wrong]:
         """Every wrong answer, in order."""
         for step in self.history.steps:
+            if step.operation == "open":
+                self.short = self.short and not self.relieved
             for status in step.statuses:
                 if status.kind in ("timeout", "crash", "misuse"):
                     kind = "hang" if status.kind == "timeout" else status.kind
                     yield _Wrong(step, kind, -1, status.text)
-                elif status.kind == "error" and not step.blocks and not self.damaged:
+                elif status.kind == "error" and status.text.partition(":")[0] in ACCIDENTS:
+                    yield _Wrong(step, "unexpected_error", -1, f"{status.text}; no error that it means")
+                elif status.kind == "error" and not (step.blocks or self.damaged or self.short):
                     yield _Wrong(step, "unexpected_error", -1, status.text)
             if step.operation == "dump":
                 yield from self._dump(step)
@@ -109,6 +130,12 @@ class _Judge:
             elif step.operation == "kill":
                 if not self.promises.survives_kill:
                     self._doubt()
+            elif step.operation == "power cut":
+                if self.promises.survives_power_cut != "kept":
+                    self._doubt()
+            elif step.operation.startswith("shortage") or step.operation == "relief":
+                self.short = step.operation != "relief" or not self.promises.survives_shortage
+                self.relieved = step.operation == "relief"
             elif step.operation not in ("open", "close"):
                 self.damaged = True
                 self._doubt()
@@ -125,7 +152,7 @@ class _Judge:
         """Whether a store may refuse this call as a whole."""
         twice = len(set(step.blocks)) < len(step.blocks)
         absent = any(not self._known(block).stored for block in step.blocks)
-        return twice or self.damaged or (step.operation == "load" and absent)
+        return twice or self.damaged or self.short or (step.operation == "load" and absent)
 
     def _dump(self, step: Step) -> Iterator[_Wrong]:
         refusable = self._refusable(step)
@@ -170,6 +197,8 @@ class _Judge:
                 if known.stored and not blind:
                     yield _Wrong(step, "lost_block", block, "a miss, although it was stored", (
                         self._stored_by(block),))
+            elif self.short and status.kind == "error":
+                continue
             elif status.kind == "error" and known.stored and not (whole and refusable):
                 yield _Wrong(step, "unexpected_error", block, status.text)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from scenarios.store.adapters.adapter import Adapter
+from scenarios.store.adapters.adapter import Adapter, AfterPowerCut
 from scenarios.store.adapters.black_box import black_box
 from systems.store import UcmConnectorFactory
 
@@ -14,8 +14,9 @@ class Embedded(Adapter):
     """`Cache|Posix`, with checksums and commit by rename."""
 
     commits = True
+    survives_power_cut: ClassVar[AfterPowerCut] = "kept"
     preload = ("systems.store.pipeline",)
-    config: ClassVar[dict[str, Any]] = {"store_pipeline": "Cache|Posix"}
+    config: ClassVar[dict[str, Any]] = {"store_pipeline": "Cache|Posix", "durability": "fsync"}
 
     def open(self, folder: str) -> None:
         """Open it with a small pool and two workers."""
@@ -25,7 +26,12 @@ class Embedded(Adapter):
                 "storage_path": folder, "cache_bytes": 1 << 20, "workers": 2, "timeout_ms": 8000,
                 **self.config,
             },
+            **self._ports(),
         )
+
+    def _ports(self) -> dict[str, Any]:
+        """Ports other than the real ones."""
+        return {}
 
     def dump(self, block_ids: Sequence[bytes], sources: Sequence[Any]) -> list[bool | str]:
         """One task; a block's own status."""
@@ -59,5 +65,21 @@ class Embedded(Adapter):
         self.store.close()
 
 
+class EmbeddedFlushed(Embedded):
+    """A file's data is durable before it can be committed, its name is not."""
+
+    survives_power_cut = "whole"
+    config: ClassVar[dict[str, Any]] = {"store_pipeline": "Cache|Posix", "durability": "flush"}
+
+
+class EmbeddedUnsynced(Embedded):
+    """Nothing is asked of the disk."""
+
+    survives_power_cut = "whole"
+    config: ClassVar[dict[str, Any]] = {"store_pipeline": "Posix", "durability": "none"}
+
+
 NOT_FOUND = -50005
+flushed = black_box(EmbeddedFlushed, "store.embedded_flushed_")["power_cut"]
+unsynced = black_box(EmbeddedUnsynced, "store.embedded_unsynced_")["power_cut"]
 scenarios = black_box(Embedded, "store.embedded_")

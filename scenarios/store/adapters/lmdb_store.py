@@ -1,16 +1,14 @@
 """LMDB behind the adapter's protocol: a kept, transactional store, as the positive control.
 
 It has no checksums and maps its file, so damage from outside may give wrong bytes or SIGBUS: that is not
-promised. The extra `stores` brings it; without it there are no `store.lmdb_…` scenarios.
+promised. A transaction is durable when it is committed. The extra `stores` brings it.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from typing import Any
 
-from harness import Scenario
 from scenarios.store.adapters.adapter import Adapter
 from scenarios.store.adapters.black_box import black_box
 
@@ -21,6 +19,8 @@ class Lmdb(Adapter):
     """One transaction a block."""
 
     survives_damage = False
+    survives_power_cut = "kept"
+    package = "lmdb"
     preload = ("lmdb",)
 
     def open(self, folder: str) -> None:
@@ -53,5 +53,4 @@ class Lmdb(Adapter):
         self.env.close()
 
 
-installed = importlib.util.find_spec("lmdb") is not None
-scenarios: dict[str, Scenario] = black_box(Lmdb, "store.lmdb_") if installed else {}
+scenarios = black_box(Lmdb, "store.lmdb_")

@@ -54,8 +54,8 @@ def test_its_commands_find_what_the_page_says_and_the_seed_replays(rankfault):
     assert code == 1
     assert blocks("text")[0] in said
     for name in _WORKLOADS:
-        assert f"my_store.py::{name} " in said
-    assert rankfault(f"{one} --plans 3")[0] == 0
+        assert (f"my_store.py::{name} " in said) == (name != "power_cut")
+    assert rankfault(f"{one} --plans 1")[0] == 0  # a kill in a dump, which later plans have, tears it
     replay = said.strip().splitlines()[-1].removeprefix("next: ")
     code, said, _ = rankfault(f"{replay} --times 3")
     assert code == 1
@@ -75,5 +75,7 @@ def test_an_adapter_that_cannot_be_driven_is_one_line_of_usage(here, rankfault):
 def test_the_page_lists_every_promise_and_scenario():
     promises = set(Adapter.__annotations__)
     assert promises == set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", PAGE, re.M))))
-    for scenario, promise in NEEDS.items():
-        assert re.search(rf"`{promise}` \| `True` \| `{scenario}` is not made", PAGE)
+    for scenario, (promise, value) in NEEDS.items():
+        (row,) = re.findall(rf"^\| `{promise}` .*", PAGE, re.M)
+        assert f"`{scenario}` is not made" in row
+        assert value is False or f'`"{value}"`' in row

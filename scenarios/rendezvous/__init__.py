@@ -1,0 +1,1 @@
+"""Rendezvous stores: the key-value stores through which ranks find each other."""
