@@ -101,7 +101,7 @@ RACY_MUTANTS = (
 # Those whose default run has a race in some worlds only: whether two blocks overlap follows from their
 # sizes (or whether an offset wraps to another rank's block, or a stray signal lands in what is read), a
 # reader that finds the next round's count has by that heard of the next round's block, and a rank leaves
-# its loop early only where there is room for a request; a slot is filled twice only by rows of three chunks.
+# its loop early only where there is room for a request.
 SOMETIMES_RACY = (
     "alltoall.places_move_with_the_size", "alltoallv.places_move_with_the_size",
     "alltoallv.readers_not_awaited", "admission.own_room_decides", "channels.limit_multiplied",
