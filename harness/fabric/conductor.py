@@ -31,6 +31,8 @@ class Conductor(Intake):
         """From the start of every rank, in order, until nobody can move."""
         self._enabled_lanes = self.lane_count
         for lane in self.lanes:
+            if lane.state != "new":  # its process ended when another lane began
+                continue
             lane.state = "running"
             self.current = lane
             if not lane.worker:
@@ -86,7 +88,7 @@ class Conductor(Intake):
 
         moved: the lane that was told to move.
         """
-        running = [lane for lane in self.tellers[rank].lanes if lane.state == "running"]
+        running = [lane for lane in self.tellers[rank].lanes if lane.state in ("new", "running")]
         if not running:
             return
         lane = moved if moved in running else running[0]

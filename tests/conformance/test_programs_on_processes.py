@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from faults.environment import Crash
-from harness import Hold, PeerLost, Plan, Preempt, Scenario, WaitCmp, run, scenario, values
+from harness import Hold, PeerLost, Plan, Preempt, Scenario, WaitCmp, registry, run, scenario, values
 from harness.scenario import NoParams
+from harness.supervise import Limits
 
 N = 4
 
@@ -260,3 +261,40 @@ def test_the_next_steps_of_blocked_lanes_do_not_meet():
         schedule=(Hold(op=0, until=9),),
     )
     alike(plan, each_waits_for_the_other)
+
+
+HITS = {"killed": 5, "exits": 3, "native_abort": 7, "never_starts": None}
+
+
+@pytest.mark.parametrize("natural", [None, 1], ids=["conducted", "natural"])
+@pytest.mark.parametrize("hit", HITS)
+@pytest.mark.parametrize("name", ["collectives.two_lanes", "collectives.streams"])
+def test_the_lanes_of_a_rank_die_with_its_process(name, hit, natural):
+    nth = {} if HITS[hit] is None else {"nth": HITS[hit]}
+    fault = registry.faults()[hit](rank=1, **nth)
+    params = registry.find(name).params()
+    plan = Plan(scenario=name, params=params, ranks=3, faults=(fault,))
+    outcome = run(plan, "processes", natural=natural)
+    assert outcome.findings == ()
+    assert (outcome.run.dead, sorted(outcome.run.peers_lost)) == ([1], [0, 2])
+
+
+@pytest.mark.parametrize("natural", [None, 1], ids=["conducted", "natural"])
+def test_a_lane_that_stands_still_is_named_with_its_stack(natural):
+    def loops(rank, cells, data):
+        while rank.lane and rank.index:
+            pass
+        rank.wait(cells, 0, 1)
+
+    made = two_lanes(loops)
+    plan = Plan(scenario=made.name, params=NoParams(), ranks=2)
+    outcome = run(
+        plan, "processes", scenario=made, natural=natural, limits=Limits(operation=0.7)
+    )
+    failure = outcome.run.failures[0]
+    assert outcome.findings[0].name == "progress/no_scheduling_point"
+    assert outcome.findings[0].rank == 1
+    lines = failure.traceback.splitlines()
+    told = [line for line in lines if line.startswith("rank ")]
+    assert [line[:13] for line in told] == [f"rank {r} lane {w}" for r in (0, 1) for w in (0, 1)]
+    assert "in loops" in "\n".join(lines[lines.index(told[-1]) :])
