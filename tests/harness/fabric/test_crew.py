@@ -45,6 +45,7 @@ def test_a_rank_imports_its_program_by_itself(start, command, tmp_path, monkeypa
         assert [member.child.pid for member in crew.warm(2, start).members] == pids  # they are kept
     finally:
         crew.cool()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 @pytest.mark.parametrize("start", ["spawn", "forkserver"])
