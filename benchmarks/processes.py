@@ -139,6 +139,6 @@ def confirmed(*, full: bool) -> list[dict[str, Any]]:
         figure(f"order-dependent findings confirmed {times} of {times} with emulated delay",
                f"{len(found) - len(missing)} of {len(found)}", "findings", "all", not missing),
         figure("of them confirmed in natural order too", natural, "findings", "", None),
-        figure("of them refused on processes (several lanes)", refused, "findings", "", None),
+        figure("of them refused on processes", refused, "findings", "", None),
         *(figure("not each time", text, "", "none", met=False) for text in missing),
     ]

@@ -26,6 +26,7 @@ from faults.operations import HOST
 from harness import EVERY, Fault, Operation, Strike
 
 MEBIBYTE = 1 << 20
+CLOCK_SECONDS = 3600.0
 
 
 class _ProcessFault(Fault, frozen=True):
@@ -123,11 +124,16 @@ class Slowed(_ProcessFault, frozen=True, tag="slowed"):
             if os.fork():
                 os.nice(10)
                 return
-            for _ in range(self.milliseconds // 10):
+            signal.setitimer(signal.ITIMER_REAL, CLOCK_SECONDS)
+            stopped = (100 - self.percent) / 10_000
+            while _elapsed() * 1000 < self.milliseconds:
                 os.kill(own, signal.SIGSTOP)
-                _nap((100 - self.percent) / 10_000)
+                _nap(stopped)
                 os.kill(own, signal.SIGCONT)
+                began = _elapsed()
                 _nap(self.percent / 10_000)
+                # However late this process woke up: the share is kept.
+                stopped = (_elapsed() - began) * (100 - self.percent) / self.percent
             os._exit(0)
 
         return slow
@@ -181,6 +187,11 @@ class FileSizeLimit(_ProcessFault, frozen=True, tag="file_size_limit"):
             _limit(resource.RLIMIT_FSIZE, self.nbytes)
 
         return limit
+
+
+def _elapsed() -> float:
+    """Seconds since the timer of CLOCK_SECONDS was set: a fine clock that is not the run's."""
+    return CLOCK_SECONDS - signal.getitimer(signal.ITIMER_REAL)[0]
 
 
 def _nap(seconds: float) -> None:

@@ -34,6 +34,7 @@ from harness.json_place import line_of, located
 from harness.plan import Hold, Plan, Wire, decode_wire, encode, from_wire, to_wire
 from harness.run import run
 from harness.scenario import Scenario
+from harness.supervise import Limits
 
 FORMAT = 1
 TOKEN_PREFIX = "rf1:"
@@ -315,10 +316,18 @@ def plan_of_token(token: str) -> tuple[Plan, Scenario]:
 # Replaying --------------------------------------------------------------------------------------
 
 
-def replay(seed: Seed, where: str, fabric: str = "simulated") -> Replayed:
-    """Run a seed again and hold the outcome against its status. where: for messages, the file."""
+def replay(
+    seed: Seed, where: str, fabric: str = "simulated", *, limits: Limits | None = None,
+    start: str = "fork",
+) -> Replayed:
+    """Run a seed again and hold the outcome against its status. where: for messages, the file.
+
+    limits, start: of real processes (harness/run.py).
+    """
     plan, scenario, warnings = plan_of(seed, where)
-    outcome = run(plan, fabric, scenario=scenario, races=True, watch=True)
+    outcome = run(
+        plan, fabric, scenario=scenario, races=True, watch=True, limits=limits, start=start
+    )
     finding = outcome.finds(seed.finding.identity)
     stale = False
     problem = ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from harness import registry
@@ -24,9 +25,20 @@ from harness.plan import Plan
 from harness.record import Run, place
 from harness.scenario import Observed, Scenario
 from harness.simulated_disk import SimulatedDisk
+from harness.supervise import STARTS, Limits
 
 FABRICS = ("simulated", "processes")
 _in_flight: list[Plan] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Real:
+    """How a plan runs on real processes: in natural order from a seed, or conducted; within which limits;
+    how the processes start."""
+
+    natural: int | None = None
+    limits: Limits | None = None
+    start: str = "fork"
 
 
 def in_flight() -> Plan | None:
@@ -36,12 +48,14 @@ def in_flight() -> Plan | None:
 
 def run(
     plan: Plan, fabric: str = "simulated", *, scenario: Scenario | None = None, races: bool = False,
-    watch: bool = False, natural: int | None = None,
+    watch: bool = False, natural: int | None = None, limits: Limits | None = None, start: str = "fork",
 ) -> Outcome:
     """Execute and judge `plan`. scenario: the one the plan names, if the caller has it at hand.
 
     fabric: "simulated", or "processes", where the plan's schedule is imposed on real processes.
     natural: a seed: let the processes run in their own order, with seeded pauses.
+    limits: seconds that an operation and the plan may take on processes (harness/supervise.py).
+    start: "fork", "spawn" or "forkserver": how the processes begin (docs/processes.md).
     races: look for races as well.
     watch: look at every torch operation for uses of plain tensors in flight (fabric/tensors.py).
 
@@ -49,11 +63,19 @@ def run(
     """
     if fabric not in FABRICS:
         raise NotYet(f"fabric {fabric!r}: not yet built; choose one of: {', '.join(FABRICS)}")
-    if natural is not None and fabric != "processes":
-        raise UsageError(f"natural={natural}: the {fabric} fabric has no natural order; leave it out")
+    if start not in STARTS:
+        raise UsageError(f"start={start!r}: choose one of: {', '.join(STARTS)}")
+    if fabric != "processes":
+        for name, given, lacks in (
+            ("natural", natural, "natural order"), ("limits", limits, "limits of time"),
+            ("start", None if start == "fork" else start, "processes that start"),
+        ):
+            if given is not None:
+                raise UsageError(f"{name}={given!r}: the {fabric} fabric has no {lacks}; leave it out")
     found = scenario if scenario is not None else registry.find(plan.scenario)
     plan = lowered(plan, found)
-    record = execute_plan(plan, found, watch=watch, fabric=fabric, natural=natural)
+    real = Real(natural, limits, start) if fabric == "processes" else None
+    record = execute_plan(plan, found, watch=watch, real=real)
     return judge(plan, found, record, races=races)
 
 
@@ -102,14 +124,15 @@ def check_plan(plan: Plan, scenario: Scenario, fabric: str = "simulated") -> Non
 def execute_plan(
     plan: Plan, scenario: Scenario, *, chooser: Chooser | None = None,
     guide: Callable[[int], int] | None = None, events_max: int = EVENTS_MAX,
-    job_out: list[Job] | None = None, watch: bool = False, fabric: str = "simulated",
-    natural: int | None = None,
+    job_out: list[Job] | None = None, watch: bool = False, real: Real | None = None,
 ) -> Run:
     """The record of one execution, with the reference in it, not yet judged.
 
+    real: how it runs on real processes; None = it is simulated.
+
     Of a plan with a crash: the record of the recovery; its faults fired before the crash.
     """
-    check_plan(plan, scenario, fabric)
+    check_plan(plan, scenario, "simulated" if real is None else "processes")
     mutant = registry.mutant_of(scenario, plan.bug)
 
     def host(world: World) -> Any:
@@ -133,7 +156,7 @@ def execute_plan(
     _in_flight.append(plan)
     try:
         with mutant.planted() if mutant else contextlib.nullcontext():
-            record = execute(job) if fabric == "simulated" else _real(plan, scenario, job, natural)
+            record = execute(job) if real is None else _real(plan, scenario, job, real)
             if plan.crash is not None:
                 record = _recovered(plan, scenario, record)
     finally:
@@ -181,11 +204,13 @@ def _expected(plan: Plan, scenario: Scenario) -> Observed:
         ) from error
 
 
-def _real(plan: Plan, scenario: Scenario, job: Job, natural: int | None) -> Run:
+def _real(plan: Plan, scenario: Scenario, job: Job, how: Real) -> Run:
     """The record of one execution on real processes."""
     from harness.fabric import processes  # starts nothing, but is not needed to simulate
 
-    return processes.execute(plan, scenario, job, seed=natural)
+    return processes.execute(
+        plan, scenario, job, seed=how.natural, limits=how.limits, start=how.start
+    )
 
 
 def judge(plan: Plan, scenario: Scenario, record: Run, *, races: bool = False) -> Outcome:

@@ -39,6 +39,7 @@ START_SECONDS = 60.0
 GRACE_SECONDS = 0.5
 STACK_SECONDS = 0.5
 LOG_BYTES = 8192
+STARTS = ("fork", "spawn", "forkserver")  # how a rank's process may begin (fabric/crew.py)
 _BEGIN = "import sys; sys.path[:] = {path!r}; from harness.zygote import main; main({fd})"
 
 
@@ -48,6 +49,13 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     operation: float = 10.0
     plan: float = 60.0
     hunt: float = float("inf")
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if not getattr(self, name) > 0:
+                raise UsageError(
+                    f"{name} limit of {getattr(self, name)!r} s: seconds, more than 0, are due"
+                )
 
 
 class Deadline:
@@ -135,7 +143,7 @@ class Zygote:
     def start(self, entry: str, value: Any, fds: Sequence[int]) -> int:
         """The process id of a new child, which calls `entry` (`module:function`) with `value` and all
         of `fds` but the last, into which it prints."""
-        return self._ask("start", [entry, value], fds)
+        return self._ask("start", [entry, value, sys.path], fds)
 
     def reap(self, pid: int) -> int:
         """How a child ended, as subprocess.Popen.returncode says it; it is killed if it has not soon."""

@@ -32,13 +32,15 @@ from harness.ambient import nap
 PR_SET_PDEATHSIG = 1
 GRACE_SECONDS = 1.0  # for a process whose sockets are closed to end by itself
 FDS_MAX = 8
+FAILED = 70  # the exit code of a child whose body raised
 
 
 def main(fd: int) -> None:
     """Serve one harness over the socket `fd`.
 
-    `start` forks a child that calls `module:function` with a value and descriptors, the last of which
-    takes what it prints. `reap` says how one ended. `import` makes later forks begin faster.
+    `start` forks a child that calls `module:function`, found on a given path, with a value and
+    descriptors, the last of which takes what it prints. `reap` says how one ended. `import` makes later
+    forks begin faster.
     """
     control = socket.socket(fileno=fd)
     folder = tempfile.mkdtemp(prefix="rankfault-")
@@ -76,13 +78,8 @@ def main(fd: int) -> None:
 
 
 def _begin(parent: int, value: list[Any], fds: list[int]) -> NoReturn:
-    entry, given = value
-
-    def body() -> None:
-        module, _, name = entry.partition(":")
-        getattr(importlib.import_module(module), name)(given, fds[:-1])
-
-    become_child(parent, fds[-1], body)
+    entry, given, sys.path[:] = value
+    become_child(parent, fds[-1], lambda: _call(entry, given, fds[:-1]))
 
 
 def reap(pid: int) -> int:
@@ -109,29 +106,67 @@ def kill(pid: int) -> None:
 def become_child(parent: int, log: int, body: Callable[[], None]) -> NoReturn:
     """What a forked process does: a group of its own, dying with its parent, printing to `log`, its
     stacks printed on SIGUSR1, one torch thread; then `body`. Never returns."""
-    code = 70
     try:
         os.setpgid(0, 0)
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it was gone before the call
-            os._exit(code)
+            os._exit(FAILED)
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), 0)
         for standard in (1, 2):
             os.dup2(log, standard)
         os.close(log)
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # whatever captured them
+    except BaseException as error:
+        leave(error)
+    _do(body)
+
+
+def _do(body: Callable[[], None]) -> NoReturn:
+    """What every child does, forked or spawned; an ordinary exit would run the harness's handlers."""
+    ended: BaseException | None = None
+    try:
         faulthandler.enable(file=2)
         faulthandler.register(signal.SIGUSR1, file=2)
         torch.set_num_threads(1)
         body()
-        code = 0
-    except SystemExit as error:
-        code = error.code if isinstance(error.code, int) else 1
-    except BaseException:  # an ordinary exit would run the harness's own handlers
-        traceback.print_exc()
+    except BaseException as error:
+        ended = error
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
-        os._exit(code)
+        leave(ended)
+
+
+def spawn(value: list[Any], fds: list[int]) -> NoReturn:
+    """The body of a child that becomes a fresh interpreter, which calls `module:function` with a value
+    (anything whose repr makes it again) and the descriptors."""
+    for fd in fds:
+        os.set_inheritable(fd, True)  # noqa: FBT003
+    entry, given = value
+    begin = f"from harness.zygote import spawned; spawned({entry!r}, {given!r}, {fds!r})"
+    command = f"import sys; sys.path[:] = {sys.path!r}; {begin}"
+    os.execv(sys.executable, [sys.executable, "-c", command])
+
+
+def spawned(entry: str, given: Any, fds: list[int]) -> NoReturn:
+    """Where the fresh interpreter of `spawn` begins."""
+    _do(lambda: _call(entry, given, fds))
+
+
+def _call(entry: str, given: Any, fds: list[int]) -> None:
+    module, _, name = entry.partition(":")
+    getattr(importlib.import_module(module), name)(given, fds)
+
+
+def leave(error: BaseException | None) -> NoReturn:
+    """End this process as an uncaught error (None: a return) ends one, whatever is on its stack."""
+    code = 0
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else 1
+    elif error is not None:
+        code = FAILED
+        with contextlib.suppress(Exception):
+            traceback.print_exception(error)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(code)

@@ -138,9 +138,18 @@ class Linearizable:
                 message=f"no order of what clients saw of {key} is possible: "
                 f"{len(witness)} operations contradict each other",
                 evidence=tuple([_shown(op) for op in witness[:SHOWN]]), cause=cause, remedy=remedy,
+                consequences=_longest(judged.order),
             )
         if undecided:
             raise Undecided(f"{', '.join(undecided)}: no verdict within {self._limit:,} steps")
+
+
+def _longest(order: Sequence[Op]) -> tuple[str, ...]:
+    """How far an order came, and the last that it had."""
+    if not order:
+        return ()
+    last = "; ".join(_shown(op) for op in order[-3:])
+    return (f"the longest order found has {len(order)} operations and ends with {last}",)
 
 
 def _shown(op: Op) -> str:

@@ -72,7 +72,8 @@ Each = Annotated[
     bool,
     typer.Option(
         "--each",
-        help="The error loop: these faults (or all of the world's) at each operation in turn, once.",
+        help="The error loop: these faults (or all of the world's, and each crash state) at each "
+        "operation in turn, once.",
     ),
 ]
 Ranks = Annotated[str | None, typer.Option(metavar="N | N..M", help="World sizes to hunt with.")]
@@ -107,6 +108,16 @@ Until = Annotated[
         help="Pass over other findings. Such as deadlock@rank=3 or integrity/stale_value.",
     ),
 ]
+Limit = Annotated[
+    float | None, typer.Option(metavar="S", help="Seconds on real processes; see above.")
+]
+HuntFabric = Annotated[
+    str,
+    typer.Option(
+        metavar="simulated",
+        help="Hunts are simulated; real processes confirm what was found: replay --fabric processes.",
+    ),
+]
 Out = Annotated[Path, typer.Option(metavar="PATH", help="Where the folder of each finding goes.")]
 Budget = Annotated[
     float, typer.Option(metavar="S", min=0, help="Budget for shrinking a finding; 0: none.")
@@ -127,6 +138,7 @@ def hunt(
     delivery: Delivery = "relaxed",
     torn: Torn = None,
     until: Until = None,
+    fabric: HuntFabric = "simulated",
     json: Json = False,
     out: Out = FINDINGS,
     minimise_seconds: Budget = 20.0,
@@ -139,7 +151,13 @@ def hunt(
     code 0. A finding is minimised, reported and kept in a folder with its seed file.
     """
     from harness.cli.hunting import Wanted, run_hunt
+    from harness.errors import UsageError
 
+    if fabric != "simulated":
+        raise UsageError(
+            f"--fabric {fabric}: hunts run on the simulated fabric only; confirm what one has found on "
+            "real processes with `rankfault replay SEED --fabric processes`"
+        )
     return run_hunt(
         Wanted(
             targets=tuple(targets or ()),
@@ -177,12 +195,27 @@ def replay(
         int,
         typer.Option(metavar="N", min=1, help="Run it so often; simulated runs must be the same."),
     ] = 1,
+    start: Annotated[
+        str,
+        typer.Option(metavar="fork|spawn|forkserver", help="How the processes of the ranks begin."),
+    ] = "fork",
+    operation_limit: Limit = None,
+    plan_limit: Limit = None,
+    limit: Limit = None,
     json: Json = False,
 ) -> int:
-    """Run a seed again and report what it shows."""
-    from harness.cli.replaying import run_replay
+    """Run a seed again and report what it shows.
 
-    return run_replay(seed, fabric=fabric, times=times, json=json)
+    The limits are seconds on real processes, after which a rank is killed and said to stand still:
+    of one operation (10), of one run (60), and of all runs together (none).
+    """
+    from harness.cli.replaying import run_replay
+    from harness.supervise import Limits
+
+    given = {"operation": operation_limit, "plan": plan_limit, "hunt": limit}
+    chosen = {name: seconds for name, seconds in given.items() if seconds is not None}
+    limits = Limits(**chosen) if chosen else None
+    return run_replay(seed, fabric=fabric, times=times, json=json, limits=limits, start=start)
 
 
 @app.command(epilog="Exit codes: as replay.")

@@ -17,6 +17,7 @@ from harness.repeat import OUTSIDE
 from harness.report.text import report
 from harness.run import run
 from harness.scenario import Scenario
+from harness.supervise import Limits
 
 SEEDS = Path("seeds")
 
@@ -49,16 +50,18 @@ def path_of(word: str) -> Path:
     raise SeedFileError(f"{word}: no such seed file, and no seed of that name in {SEEDS}/; {hint}")
 
 
-def again(word: str, fabric: str) -> Again:
-    """Run what `word` names. Raises UsageError."""
+def again(word: str, fabric: str, *, limits: Limits | None = None, start: str = "fork") -> Again:
+    """Run what `word` names. limits, start: of real processes. Raises UsageError."""
     if corpus.is_token(word):
         plan, scenario = corpus.plan_of_token(word)
-        outcome = run(plan, fabric, scenario=scenario, races=True, watch=True)
+        outcome = run(
+            plan, fabric, scenario=scenario, races=True, watch=True, limits=limits, start=start
+        )
         finding = outcome.findings[0] if outcome.findings else None
         return Again(word, scenario, outcome, finding, finding is not None, "", stale=False)
     path = path_of(word)
     seed = corpus.read(path)
-    result = corpus.replay(seed, str(path), fabric)
+    result = corpus.replay(seed, str(path), fabric, limits=limits, start=start)
     for warning in result.warnings:
         complain(warning, prefix="warning: ")
     return Again(
@@ -79,14 +82,17 @@ def code_of(result: Again) -> int:
     return EXIT[Verdict.UNKNOWN if result.stale or result.outcome.notes else Verdict.PASS]
 
 
-def run_replay(word: str, *, fabric: str, times: int, json: bool) -> int:
+def run_replay(
+    word: str, *, fabric: str, times: int, json: bool, limits: Limits | None = None,
+    start: str = "fork",
+) -> int:
     """The replay command; returns its exit code."""
     if times < 1:
         raise UsageError(f"--times {times}: give 1 or more")
     output = Output(json=json)
     if fabric == FABRIC:
-        return _confirm(word, output, times)
-    result = again(word, fabric)
+        return _confirm(word, output, times, limits, start)
+    result = again(word, fabric, limits=limits, start=start)
     identity = result.outcome.run.identity()
     shown = 1
     for number in range(1, times):
@@ -110,16 +116,18 @@ def run_replay(word: str, *, fabric: str, times: int, json: bool) -> int:
     return code
 
 
-def _confirm(word: str, output: Output, times: int) -> int:
+def _confirm(word: str, output: Output, times: int, limits: Limits | None, start: str) -> int:
     """What a seed's finding comes to on real processes; returns the exit code: 1 where they show it, 4
     where they do not, 0 where there is nothing to show."""
-    claim = _claim(word)
+    claim = _claim(word, limits, start)
     if claim.finding is None:
         output.say(headline(claim, 1))
         output.say("nothing to confirm on real processes: the simulated run shows no finding")
         output.give(_data(claim, code_of(claim), 1))
         return code_of(claim)
-    found = confirm(claim.outcome.plan, claim.scenario, claim.finding, times)
+    found = confirm(
+        claim.outcome.plan, claim.scenario, claim.finding, times, limits=limits, start=start
+    )
     code = EXIT[Verdict.FAIL if found.confirmed else Verdict.UNKNOWN]
     for line in found.lines():
         output.say(line)
@@ -129,19 +137,20 @@ def _confirm(word: str, output: Output, times: int) -> int:
         output.say(_report(replace(claim, outcome=found.shown, finding=shown), full=False))
     output.give({
         **_data(claim, code, times), "confirmed_emulated": found.emulated,
-        "confirmed_natural": found.natural, "instead": found.instead,
+        "confirmed_natural": found.natural, "conducted": found.conducted, "free": found.free,
+        "instead": found.instead,
     })
     return code
 
 
-def _claim(word: str) -> Again:
+def _claim(word: str, limits: Limits | None, start: str) -> Again:
     """What the simulated fabric shows of a seed; of one that hits real processes, what they show."""
     plan = (
         corpus.plan_of_token(word)[0] if corpus.is_token(word)
         else corpus.plan_of(corpus.read(path_of(word)), word)[0]
     )
     real = any("simulated" not in fault.fabrics for fault in plan.faults)
-    return again(word, FABRIC if real else "simulated")
+    return again(word, FABRIC, limits=limits, start=start) if real else again(word, "simulated")
 
 
 def run_explain(word: str, *, fabric: str) -> int:

@@ -37,6 +37,10 @@ STORES: dict[str, tuple[str, str]] = {
         "a temporary file is forgotten on one of the paths",
         "remove it where its dump ends without a commit",
     ),
+    "store/over_capacity": (
+        "blocks are not collected: the store does not count what it commits, or finds nothing to remove",
+        "compare what the store has counted with the files' sizes when it decides whether to collect",
+    ),
     "store/hang": (
         "a call never ends: a lock, a worker that is gone, or I/O without an end",
         "see the stacks; give every wait a deadline and every worker's failure to its waiters",

@@ -8,7 +8,7 @@ that need the program's source. Exceptions are looked up under the error's own n
 
 from __future__ import annotations
 
-from harness.diagnosis.clients import CLIENTS
+from harness.diagnosis.store_causes import CAUSES
 from harness.diagnosis.stores import STORES
 
 LIKELY: dict[str, tuple[str, str]] = {
@@ -337,7 +337,7 @@ BECAUSE: dict[str, tuple[str, str]] = {
 }
 
 
-BECAUSE |= CLIENTS
+BECAUSE |= CAUSES
 
 
 def likely(name: str, because: str = "") -> tuple[str, str]:

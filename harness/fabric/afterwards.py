@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.interpose import Interposer
 from harness.record import CALLED, Afterwards, RawEvent
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def afterwards(
     simulation: Simulation, windows: SharedWindows, ranks: list[RankState],
-    interposer: Interposer | None,
+    interposer: Interposer | None, dispatched: list[list[int]],
 ) -> dict[int, Afterwards]:
     """The next steps of every lane that is blocked in an operation, by lane."""
     found: dict[int, Afterwards] = {}
@@ -39,7 +39,7 @@ def afterwards(
     silence = io.StringIO()
     for lane in blocked:
         with (
-            _put_back(simulation, windows, ranks, interposer),
+            _put_back(simulation, windows, [*(rank.calls for rank in ranks), *dispatched], interposer),
             contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence),
         ):
             found[lane.index] = _one(simulation, lane)
@@ -69,17 +69,18 @@ def next_steps(events: list[RawEvent], owner: int, pending: str) -> Afterwards:
 
 @contextlib.contextmanager
 def _put_back(
-    simulation: Simulation, windows: SharedWindows, ranks: list[RankState],
+    simulation: Simulation, windows: SharedWindows, lists: list[list[Any]],
     interposer: Interposer | None,
 ) -> Iterator[None]:
-    """Undo what a probe does to the run."""
+    """Undo what a probe does to the run. lists: what else it may append to."""
     memory = [(region, bytes(region.view), region.freed) for region in windows]
     counts = (simulation.issued, simulation.points, simulation.applied)
     lengths = (
         len(simulation.events), len(simulation.failures), len(simulation.dead),
         len(simulation.peers_lost), len(windows.names),
     )
-    calls = [len(rank.calls) for rank in ranks]
+    more = list(map(len, lists))
+    arrivals, releases = dict(simulation._arrivals), list(simulation._releases)
     faults = (list(interposer.seen), list(interposer.fired)) if interposer else ([], [])
     ended = {lane.index for lane in simulation.lanes if lane.state != "running"}
     try:
@@ -89,6 +90,7 @@ def _put_back(
             region.view[:] = data
             region.freed = freed
         simulation.issued, simulation.points, simulation.applied = counts
+        simulation._arrivals, simulation._releases = arrivals, releases
         for kept, length in zip(
             (simulation.events, simulation.failures, simulation.dead, simulation.peers_lost,
              windows.names),
@@ -96,8 +98,8 @@ def _put_back(
         ):
             del kept[length:]  # type: ignore[attr-defined]
         del windows.regions[lengths[-1] :]
-        for rank, length in zip(ranks, calls, strict=True):
-            del rank.calls[length:]
+        for one, length in zip(lists, more, strict=True):
+            del one[length:]
         if interposer:
             interposer.seen[:], interposer.fired[:] = faults
         for lane in simulation.lanes:

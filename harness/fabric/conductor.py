@@ -11,6 +11,7 @@ to no operation within its limit is killed, after the stacks of all were taken.
 
 from __future__ import annotations
 
+from heapq import heapify
 from typing import Any
 
 from harness.errors import NoSchedulingPoint, PeerLost, RankExited, WaitExpired
@@ -28,11 +29,12 @@ class Conductor(Intake):
 
     def run(self) -> None:
         """From the start of every rank, in order, until nobody can move."""
-        self.lane_count = self._enabled_lanes = self.size
+        self._enabled_lanes = self.lane_count
         for lane in self.lanes:
             lane.state = "running"
             self.current = lane
-            self.tellers[lane.rank].started = len(self.events)
+            if not lane.worker:
+                self.tellers[lane.rank].started = len(self.events)
             self._tell(lane, GO)
         self.gate = False
         self.current = self.lanes[0]
@@ -54,10 +56,10 @@ class Conductor(Intake):
             self._tell(lane, EXPIRED if isinstance(error, WaitExpired) else GO)
 
     def _tell(self, lane: Lane, command: int, argument: int = 0) -> bool:
-        answered: bool = self.ranks.command(lane.rank, command, argument, self.clock())
+        answered: bool = self.ranks.command(lane.rank, command, argument, self.clock(), lane.worker)
         self.take(lane.rank)
         if not answered:
-            self.lost(lane)
+            self.lost(lane.rank, lane)
         return answered
 
     def _deliver(self, op: InFlight) -> None:
@@ -79,17 +81,19 @@ class Conductor(Intake):
         if region.waiters and kind not in ("read", "read_part"):
             self.wake(region)
 
-    def lost(self, lane: Lane) -> None:
-        """A process has ended without saying so: its rank is dead, and what it had in flight is gone."""
-        if lane.state != "running":
+    def lost(self, rank: int, moved: Lane | None = None) -> None:
+        """A process has ended without saying so: its rank is dead, and what it had in flight is gone.
+
+        moved: the lane that was told to move.
+        """
+        running = [lane for lane in self.tellers[rank].lanes if lane.state == "running"]
+        if not running:
             return
-        rank = lane.rank
-        if lane.blocked_on is not None and lane.blocked_on[0] == "wait":
-            waiters = self.regions[lane.blocked_on[1]][rank].waiters
-            if lane in waiters:
-                waiters.remove(lane)
+        lane = moved if moved in running else running[0]
+        assert lane is not None
         ending, expired = self.ranks.ending(rank), self.ranks.members[rank].expired
-        own = [event for event in self.events if event[0] == rank]
+        owners = {lane.index for lane in self.tellers[rank].lanes}
+        own = [event for event in self.events if event[0] in owners]
         asked_for = bool(own) and own[-1][1] == "fault"
         index = len(self.events)
         called = next((event for event in reversed(own) if event[8] is not None), None)
@@ -99,23 +103,33 @@ class Conductor(Intake):
         if expired:
             error: Exception = NoSchedulingPoint(f"rank {rank}: no answer within the {expired}")
             shown = self._standing(self.ranks.members[rank].stacks)
-            self.failures.append(Failure(rank, rank, index, error, shown, code, lasti, operation))
-            self.events.append((rank, "raise", -1, rank, 0, 0, None, -1, None, -1))
+            self.failures.append(Failure(lane.index, rank, index, error, shown, code, lasti, operation))
+            self.events.append((lane.index, "raise", -1, rank, 0, 0, None, -1, None, -1))
         else:
             if not asked_for:
                 error = RankExited(rank, ending.code, f"rank {rank}: {ending}")
                 self.failures.append(
-                    Failure(rank, rank, index, error, ending.log, code, lasti, operation)
+                    Failure(lane.index, rank, index, error, ending.log, code, lasti, operation)
                 )
             self.dead.append(rank)
-            self.events.append((rank, "crash", -1, rank, 0, 0, None, -1, None, -1))
-        self.end_lane(lane, "raised" if expired else "dead")
-        self._forget(lane)
+            for one in running:
+                self.events.append((one.index, "crash", -1, rank, 0, 0, None, -1, None, -1))
+        for one in running:
+            self._awaits_nothing(one)
+            self.end_lane(one, ("raised" if one is lane else "unwound") if expired else "dead")
+            self._forget(one)
+
+    def _awaits_nothing(self, lane: Lane) -> None:
+        """Whatever is written from now on does not wake it."""
+        if lane.blocked_on is not None and lane.blocked_on[0] == "wait":
+            waiters = self.regions[lane.blocked_on[1]][lane.rank].waiters
+            if lane in waiters:
+                waiters.remove(lane)
 
     def _standing(self, stacks: list[str]) -> str:
         """What every rank waits for, and its Python stack, in the order of ranks."""
         told = []
-        for lane, stack in zip(self.lanes, stacks, strict=False):
+        for lane in self.lanes:
             reason = lane.blocked_on
             what = f"before its {lane.pending[0]}" if lane.state == "running" else lane.state
             if reason is not None and reason[0] == "wait":
@@ -127,15 +141,21 @@ class Conductor(Intake):
                 what = f"waits in {lane.pending[0]}; {self.arrived(reason[1])} of {reason[2]} came"
             elif reason is not None:
                 what = f"waits in {reason[0]}"
-            frames = [line for line in stack.splitlines() if f'File "{PACKAGE}' not in line]
-            told.append("\n".join([f"rank {lane.rank} {what}", *frames]))
+            alone = len(self.tellers[lane.rank].lanes) == 1
+            told.append(f"rank {lane.rank}{'' if alone else f' lane {lane.worker}'} {what}")
+            if lane is self.tellers[lane.rank].lanes[-1] and lane.rank < len(stacks):  # of its process
+                stack = stacks[lane.rank].splitlines()
+                told += [line for line in stack if f'File "{PACKAGE}' not in line]
         return "\n".join(told)
 
     def _forget(self, lane: Lane) -> None:
         """Take everything that a lane had in flight out."""
-        self.tellers[lane.rank].ops.clear()
+        teller = self.tellers[lane.rank]
+        teller.ops = {own: op for own, op in teller.ops.items() if op.lane is not lane}
         self.due[:] = [op for op in self.due if op.lane is not lane]
         self._held[:] = [op for op in self._held if op.lane is not lane]
+        self._releases = [release for release in self._releases if release[2].lane is not lane]
+        heapify(self._releases)
         for peer in range(self.size):
             self._out.pop(lane.index * self.size + peer, None)
             self._fenced.pop(lane.index * self.size + peer, None)
@@ -155,20 +175,29 @@ class Conductor(Intake):
         return found
 
     def _probed(self, lane: Lane) -> Afterwards:
-        memory, start, issued = self._arena.memory(), len(self.events), self.issued
+        memory, start, counts = self._arena.memory(), len(self.events), (self.issued, self.applied)
         lists: tuple[list[Any], ...] = (
             self.failures, self.dead, self.peers_lost, self.tellers[lane.rank].calls
         )
-        lengths, fired = list(map(len, lists)), list(self.fired)
+        lists = *lists, *self.tellers[lane.rank].began
+        lengths, fired, arrivals = list(map(len, lists)), list(self.fired), dict(self._arrivals)
         lane.stopped = lane.pending, lane.blocked_on
         self.end_lane(lane, "unwound")  # nothing that it tells from now on moves the world
-        self.ranks.command(lane.rank, PROBE)
+        lane.state = "probed"
+        self.ranks.command(lane.rank, PROBE, worker=lane.worker)
         self.take(lane.rank)
+        while lane.state == "probed":
+            passes, lane.enabled = lane.enabled, False
+            self.ranks.command(lane.rank, GO if passes else STOP_LANE, worker=lane.worker)
+            self.take(lane.rank)
+            if not passes:
+                break
         found = next_steps(self.events[start:], lane.index, str(lane.pending[0]))
         del self.events[start:]
         for kept, length in zip(lists, lengths, strict=True):
             del kept[length:]
-        self.issued, self.fired = issued, fired
+        self.issued, self.applied = counts
+        self.fired, self._arrivals = fired, arrivals
         lane.state, lane.result = "unwound", None
         self._forget(lane)
         self._arena.put_back(memory)
@@ -180,7 +209,7 @@ class Conductor(Intake):
             if lane.state == "running":
                 lane.stopped = lane.stopped or (lane.pending, lane.blocked_on)
                 count = len(self.events)
-                self.ranks.command(lane.rank, STOP_LANE)
+                self.ranks.command(lane.rank, STOP_LANE, worker=lane.worker)
                 self.take(lane.rank)
                 del self.events[count:]
                 if lane.state == "running":

@@ -1,7 +1,9 @@
 """The processes of one world: started, told what to do, waited for within limits, replaced.
 
-A crew has room for a number of ranks and serves every plan of up to so many. Its processes are forked by
-the zygote and kept from plan to plan; one that has ended is replaced before the next plan. For a scenario
+A crew has room for a number of ranks and serves every plan of up to so many. Its processes are kept from
+plan to plan; one that has ended is replaced before the next plan. They start in one of three ways:
+fork = forked by the zygote, which has imported all scenarios that are registered; forkserver = forked by
+it too, but each imports what it runs by itself; spawn = each a fresh interpreter. For a scenario
 that no other process could import by name (defined in a function, or changed since it was loaded) a crew
 is forked from the harness itself, for that one plan.
 
@@ -22,9 +24,10 @@ from harness.ambient import now
 from harness.errors import EngineError
 from harness.fabric.arena import Arena
 from harness.fabric.rank_engine import COMMAND, DONE, EXIT
-from harness.supervise import Child, Deadline, Ending, forked, stacks, supervised, zygote
+from harness.supervise import START_SECONDS, Child, Deadline, Ending, forked, stacks, supervised, zygote
 
 END_SECONDS = 5.0  # for a process to be done with a plan that is over
+ENTRY = "harness.fabric.rank_process:begin"
 ROOM = 4  # of the crew that is kept, unless a plan needs more
 
 Body = Callable[[int, int, int], None]  # of a forked process: rank, commands, wakes
@@ -33,7 +36,9 @@ Body = Callable[[int, int, int], None]  # of a forked process: rank, commands, w
 class Member:
     """One rank's process. commands, wakes: the harness's ends of its pipes."""
 
-    def __init__(self, arena: Arena, rank: int, body: Body | None, others: list[Member]) -> None:
+    def __init__(
+        self, arena: Arena, rank: int, body: Body | None, others: list[Member], start: str = "fork"
+    ) -> None:
         theirs, self.commands = os.pipe()
         self.wakes, wakes = os.pipe()
         self.wedged = False  # it must not be used for another plan
@@ -43,8 +48,11 @@ class Member:
         self.child: Child
         try:
             if body is None:
-                entry = "harness.fabric.rank_process:begin"
-                self.child = supervised(entry, [rank, arena.size], [arena.fd, theirs, wakes])
+                fds = [arena.fd, theirs, wakes]
+                if start == "spawn":
+                    self.child = supervised("harness.zygote:spawn", [ENTRY, [rank, arena.size]], fds)
+                else:
+                    self.child = supervised(ENTRY, [rank, arena.size], fds)
             else:
                 ours = [self.commands, self.wakes]
                 ours += [fd for other in others for fd in (other.commands, other.wakes)]
@@ -62,6 +70,12 @@ class Member:
         self._poll.register(self.wakes, select.POLLIN)
         if self.child.pidfd >= 0:
             self._poll.register(self.child.pidfd, select.POLLIN)
+
+    def begun(self) -> None:
+        """Wait until it has imported what it needs. Raises EngineError."""
+        if not self.woke(START_SECONDS):
+            ending = self.child.ended() or f"it is not there after {START_SECONDS:g} s"
+            raise EngineError(f"the process of a rank did not start: {ending}")
 
     def send(self, data: bytes) -> None:
         """Write to its commands; a process that is gone is noticed when it is waited for."""
@@ -89,7 +103,9 @@ class Member:
 class Crew:
     """The processes of a world, by rank, and the arena that they share; `start` forks them."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, how: str = "fork") -> None:
+        """how: one of supervise.STARTS."""
+        self.how = how
         fd = os.memfd_create("rankfault-world")
         self.arena = Arena(fd, room, make=True)
         self.owner = os.getpid()
@@ -99,25 +115,34 @@ class Crew:
     def start(self, body: Body | None = None) -> None:
         """Start a process for each rank. body: what each does, if it is forked from here."""
         for rank in range(self.arena.size):
-            self.members.append(Member(self.arena, rank, body, self.members))
+            self.members.append(Member(self.arena, rank, body, self.members, self.how))
+        if body is None:
+            for member in self.members:
+                member.begun()
 
     def mend(self) -> None:
         """Replace every process that has ended or does not answer."""
         for rank, member in enumerate(self.members):
             if member.wedged or member.child.ended() is not None:
                 member.close()
-                self.members[rank] = Member(self.arena, rank, None, [])
+                self.members[rank] = Member(self.arena, rank, None, [], self.how)
+                self.members[rank].begun()
 
-    def send(self, rank: int, command: int, argument: int = 0, clock: float = 0.0) -> None:
+    def send(self, rank: int, command: int, argument: int = 0) -> None:
         """Tell a process, and do not wait."""
-        self.members[rank].send(COMMAND.pack(command, argument, clock))
+        self.members[rank].send(COMMAND.pack(command, 0, argument, 0.0))
 
-    def command(self, rank: int, command: int, argument: int = 0, clock: float = 0.0) -> bool:
-        """Tell a process, and wait until it answers; False if it has ended or has been ended."""
+    def command(
+        self, rank: int, command: int, argument: int = 0, clock: float = 0.0, worker: int = 0
+    ) -> bool:
+        """Tell a process, and wait until it answers; False if it has ended or has been ended.
+
+        worker: the lane of the rank that it concerns.
+        """
         member = self.members[rank]
         if member.wedged:
             return False
-        member.send(COMMAND.pack(command, argument, clock))
+        member.send(COMMAND.pack(command, worker, argument, clock))
         deadline = self.deadline
         deadline.passed()
         woke = member.woke(deadline.left())
@@ -182,29 +207,34 @@ class Crew:
         self.members.clear()
 
 
-_warm: list[Crew] = []
+_warm: dict[str, Crew] = {}  # by how their processes start
 
 
-def warm(ranks: int) -> Crew:
-    """The crew that is kept, with room for so many ranks, whole."""
-    if _warm and (_warm[0].owner != os.getpid() or _warm[0].arena.size < ranks):
-        cool()
-    if _warm:
+def warm(ranks: int, how: str = "fork") -> Crew:
+    """The crew that is kept, with room for so many ranks, whole. how: one of supervise.STARTS."""
+    kept = _warm.get(how)
+    if kept is not None and (kept.owner != os.getpid() or kept.arena.size < ranks):
+        _end(how)
+    if how in _warm:
         try:
-            _warm[0].mend()
+            _warm[how].mend()
         except EngineError:  # the zygote was killed, and with it its children
-            cool()
-    if not _warm:
-        known = [module.__name__ for module in registry.modules()]
-        zygote().preload(["harness.fabric.rank_process", *known])
-        made = Crew(max(ranks, ROOM))
-        _warm.append(made)
+            _end(how)
+    if how not in _warm:
+        if how == "fork":  # else each process imports what it runs by itself
+            known = [module.__name__ for module in registry.modules()]
+            zygote().preload(["harness.fabric.rank_process", *known])
+        made = _warm[how] = Crew(max(ranks, ROOM if how == "fork" else 0), how)
         made.start()
-    return _warm[0]
+    return _warm[how]
 
 
 def cool() -> None:
-    """End the crew that is kept, if there is one."""
-    while _warm:
-        with contextlib.suppress(EngineError):
-            _warm.pop().close()
+    """End the crews that are kept."""
+    for how in list(_warm):
+        _end(how)
+
+
+def _end(how: str) -> None:
+    with contextlib.suppress(EngineError):
+        _warm.pop(how).close()

@@ -91,7 +91,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
             if lane.state == "running" and lane not in simulation.polled
         )
         if not simulation.failures and not simulation.dead and not simulation.polled:
-            following = afterwards(simulation, windows, ranks, interposer)
+            following = afterwards(simulation, windows, ranks, interposer, dispatched)
             for entry in blocked:
                 entry.afterwards = following.get(entry.lane, entry.afterwards)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from harness.errors import RankDied
 from harness.fabric.arena import Arena, region_bytes
 from harness.fabric.choosing import Chooser, Choosing
 from harness.fabric.flight import InFlight
@@ -30,19 +31,20 @@ class Teller:
     """What is known of one rank's process. length: of its log so far. calls: collective ones."""
 
     __slots__ = (
-        "began", "calls", "codes", "failure", "indexes", "lane", "length", "numbers", "ops",
+        "began", "calls", "codes", "failure", "indexes", "lanes", "length", "numbers", "ops", "rank",
         "started",
     )
 
-    def __init__(self, lane: Lane) -> None:
-        self.lane = lane
+    def __init__(self, rank: int, lanes: Sequence[Lane]) -> None:
+        self.rank = rank
+        self.lanes = lanes
         self.length = 8
         self.codes: list[CodeType] = []
         self.numbers: dict[int, int] = {}  # operations: its own number -> the world's
         self.ops: dict[int, InFlight] = {}  # in flight, by its own number
         self.indexes: list[int] = []  # events: its own index -> the world's
         self.calls: list[Call] = []
-        self.began: list[int] = []
+        self.began: list[list[int]] = [[] for _ in lanes]  # by lane
         self.started = 0  # events before its program began
         self.failure: Failure | None = None  # told; its event follows
 
@@ -52,15 +54,16 @@ class Teller:
 
 
 class Intake(Choosing):
-    """A world of processes as the harness knows it."""
+    """A world of processes as the harness knows it. workers: how many lanes each rank has."""
 
     ranks: Any  # the processes: a Crew
 
     def __init__(
-        self, arena: Arena, size: int, faults: int, *, schedule: Sequence[Hold | Preempt] = (),
-        eager: bool = False, chooser: Chooser | None = None, guide: Callable[[int], int] | None = None,
-        events_max: int = 0,
+        self, arena: Arena, workers: Sequence[int], faults: int, *,
+        schedule: Sequence[Hold | Preempt] = (), eager: bool = False, chooser: Chooser | None = None,
+        guide: Callable[[int], int] | None = None, events_max: int = 0,
     ) -> None:
+        size = len(workers)
         super().__init__(
             size, schedule, eager=eager, chooser=chooser, guide=guide, events_max=events_max
         )
@@ -73,8 +76,12 @@ class Intake(Choosing):
         self.windows.names = self.known  # type: ignore[assignment]
         self.fired = [0] * faults
         self.seen = [0] * faults
-        self.lanes = [Lane(rank, _nothing) for rank in range(size)]
-        self.tellers = [Teller(lane) for lane in self.lanes]
+        self.lane_count = sum(workers)
+        who = [(rank, worker) for rank, count in enumerate(workers) for worker in range(count)]
+        self.lanes = [Lane(index, _nothing, rank, worker) for index, (rank, worker) in enumerate(who)]
+        self.tellers = [
+            Teller(rank, [lane for lane in self.lanes if lane.rank == rank]) for rank in range(size)
+        ]
         self.natural = False
         self._on = {name[4:]: getattr(self, name) for name in dir(self) if name.startswith("_on_")}
         self._arena = arena
@@ -108,10 +115,10 @@ class Intake(Choosing):
         awaited: tuple[int, bool] | None, source: tuple[int, int] | None,
     ) -> None:
         owner, kind, window, peer, lo, hi, value, number = told
-        rank = teller.lane.rank
-        if owner >= self.size:
+        rank = teller.rank
+        if owner >= self.lane_count:
             number = teller.numbers[number]
-            owner = self.size + number
+            owner = self.lane_count + number
         elif number >= 0:
             own, number = number, self.issued
             teller.numbers[own] = number
@@ -124,25 +131,26 @@ class Intake(Choosing):
             self.sources[number] = source
         self.events.append((owner, kind, window, peer, lo, hi, value, number, teller.code(code), lasti))
         if kind == "fence":
-            teller.lane.fence_mark = self.issued
+            self.lanes[owner].fence_mark = self.issued
         elif kind == "store" and not self.natural:
             region = self.regions[window][rank]
             if region.waiters:
                 self.wake(region)
         elif kind == "fault":
             self.fired[lo] += 1
-        elif kind == "crash":
+        elif kind == "crash" and rank not in self.dead:
             self.dead.append(rank)
         elif kind == "raise" and teller.failure is not None:
             teller.failure.clock = index
             self.failures.append(teller.failure)
+            teller.failure = None
 
     def _on_issue(
         self, teller: Teller, own: int, kind: str, peer: int, window: int, start: int, nbytes: int,
         ordered: bool, after: int, landing: int,  # noqa: FBT001
     ) -> None:
-        lane = teller.lane
         event = self.events[-1]
+        lane = self.lanes[event[0]]
         op = InFlight(
             teller.numbers[own], kind, lane, peer, window, self.regions[window][peer], start, nbytes,
             None, lane.fence_mark, event[8], event[9],
@@ -157,10 +165,10 @@ class Intake(Choosing):
         self.issue(op, ordered=ordered)
 
     def _on_point(
-        self, teller: Teller, pending: tuple[Any, ...], blocked: tuple[Any, ...] | None,
+        self, teller: Teller, worker: int, pending: tuple[Any, ...], blocked: tuple[Any, ...] | None,
         enabled: bool, arrival: tuple[str, int] | None, polled: bool, alarm: float | None,  # noqa: FBT001
     ) -> None:
-        lane = teller.lane
+        lane = teller.lanes[worker]
         lane.pending = pending
         lane.blocked_on = None
         if blocked is not None:
@@ -177,6 +185,9 @@ class Intake(Choosing):
             self.arrive(*arrival)
         if polled:
             self.polls(lane)
+
+    def _on_inject(self, teller: Teller, worker: int) -> None:
+        self.inject(teller.lanes[worker], RankDied())
 
     def _on_memory(
         self, teller: Teller, number: int, kind: str, name: str, shape: tuple[int, ...], dtype: str,
@@ -207,23 +218,24 @@ class Intake(Choosing):
     ) -> None:
         teller.calls.append((name, what, teller.code(code), lasti, members, lane))
 
-    def _on_began(self, teller: Teller, index: int) -> None:
-        teller.began.append(index)
+    def _on_began(self, teller: Teller, worker: int, index: int) -> None:
+        teller.began[worker].append(index)
 
     def _on_failure(
-        self, teller: Teller, error: bytes, text: str, code: int, lasti: int, operation: str
+        self, teller: Teller, worker: int, error: bytes, text: str, code: int, lasti: int, operation: str
     ) -> None:
-        rank = teller.lane.rank
         teller.failure = Failure(
-            rank, rank, len(self.events), pickle.loads(error), text, teller.code(code), lasti, operation
+            teller.lanes[worker].index, teller.rank, len(self.events), pickle.loads(error), text,
+            teller.code(code), lasti, operation,
         )
 
-    def _on_end(self, teller: Teller, state: str, result: bytes) -> None:
-        self.end_lane(teller.lane, state)
+    def _on_end(self, teller: Teller, worker: int, state: str, result: bytes) -> None:
+        lane = teller.lanes[worker]
+        self.end_lane(lane, state)
         if state == "returned":
-            teller.lane.result = pickle.loads(result)
-        elif state == "peer_lost":
-            self.peers_lost.append(teller.lane.rank)
+            lane.result = pickle.loads(result)
+        elif state == "peer_lost" and lane.rank not in self.peers_lost:
+            self.peers_lost.append(lane.rank)
 
     def end_lane(self, lane: Lane, state: str) -> None:
         """A lane has ended."""
@@ -241,13 +253,15 @@ class Intake(Choosing):
 
     def _on_touched(
         self, teller: Teller, number: int, at: int, stage: str, before: int, after: int,
-        writes: bool, by: str, code: int, lasti: int,  # noqa: FBT001
+        writes: bool, by: str, lane: int, code: int, lasti: int,  # noqa: FBT001
     ) -> None:
         index = teller.indexes[at] if at < len(teller.indexes) else len(self.events)
+        if at and (by or stage == "before quiet"):  # seen after an event of its own, not at the next
+            index = teller.indexes[at - 1] + 1
         self.touched.append(
             Touched(
-                teller.numbers[number], index, stage, before, after, writes, by, teller.lane.rank,
-                teller.code(code), lasti,
+                teller.numbers[number], index, stage, before, after, writes, by, lane, teller.code(code),
+                lasti,
             )
         )
 

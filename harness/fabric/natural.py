@@ -22,12 +22,13 @@ class Natural(Conductor):
     def run(self) -> None:
         """Start every rank, watch until all have ended or nobody can move."""
         self.natural = True
-        self.lane_count = self._enabled_lanes = self.size
+        self._enabled_lanes = self.lane_count
         words = self._arena.words
         self._waiting = set(range(self.size))
         for lane in self.lanes:
             lane.state = "running"
-            self.ranks.send(lane.rank, GO)
+        for rank in range(self.size):
+            self.ranks.send(rank, GO)
         self._gone: list[int] = []
         self.ranks.deadline.passed()
         stamp = -1
@@ -89,8 +90,9 @@ class Natural(Conductor):
         self.ended = "blocked"
         for rank in busy:  # what it was blocked in before says nothing
             self.take(rank)
-            self.lanes[rank].blocked_on = None
-            self.lanes[rank].pending = ("next operation",)
+            for lane in self.tellers[rank].lanes:
+                lane.blocked_on = None
+                lane.pending = ("next operation",)
         for rank in busy or sorted(self._waiting):
             self.ranks.expire(rank)
             self._waiting.discard(rank)
@@ -108,7 +110,7 @@ class Natural(Conductor):
             if reason is not None and reason[0] == "meet":
                 self._arrivals[reason[1]] = self._arena[self._arena.key(reason[1])]
         for rank in self._gone:
-            self.lost(self.lanes[rank])
+            self.lost(rank)
 
     def afterwards(self) -> dict[int, Afterwards]:
         """Not looked at in natural order."""

@@ -6,14 +6,14 @@ by operation as the plan's schedule says (conductor.py), or in natural order fro
 record is of the same form as a simulated one, so checkers, findings and reports are the same.
 
 Where the ranks find the program: a scenario that the registry knows, by name or file, with faults and a
-mutant that it knows, runs on warm processes that the zygote forked once; each of them imports it by
+mutant that it knows, runs on warm processes that are started once (crew.py); each of them imports it by
 itself and runs its host program too (rank_process.py). Any other (defined inside a function, changed by
-a test) is run by processes forked from the harness for that one plan. The first costs about a millisecond
-a plan, the second a fork a rank.
+a test) is run by processes forked from the harness for that one plan, which is refused if they are to
+start in another way. The first costs about a millisecond a plan, the second a fork a rank.
 
-The visibility switches torn, eager and relaxed mean what they mean in simulation. Not modelled: lanes
-(NotYet), simulated disks and host programs whose result is judged without a reference (NotYet), CUDA
-windows, a world larger than one machine.
+The visibility switches torn, eager and relaxed mean what they mean in simulation. Not modelled: lanes of
+a rank that run at the same moment (rank_lanes.py), simulated disks and host programs whose result is
+judged without a reference (NotYet), CUDA windows, a world larger than one machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 import torch
 
 from harness import registry
-from harness.ambient import Ambient
+from harness.ambient import Ambient, now
 from harness.errors import NotYet, UsageError
 from harness.fabric import crew as crews
 from harness.fabric.arena import Arena, region_bytes
@@ -55,9 +55,13 @@ Layout = list[tuple[str, int, int]]
 
 
 def execute(
-    plan: Plan, scenario: Scenario, job: Job, *, seed: int | None = None, limits: Limits | None = None
+    plan: Plan, scenario: Scenario, job: Job, *, seed: int | None = None, limits: Limits | None = None,
+    start: str = "fork",
 ) -> Run:
-    """Run the job on real processes. seed: of natural order; None = conducted."""
+    """Run the job on real processes. seed: of natural order; None = conducted. start: one of
+    supervise.STARTS."""
+    if not sys.platform.startswith("linux"):
+        raise UsageError(f"the processes fabric needs Linux; this is {sys.platform}")
     if scenario.reference is None:
         raise NotYet(
             f"scenario {scenario.name}: its host program is judged by what it keeps in the harness's "
@@ -65,23 +69,31 @@ def execute(
         )
     hosted = _Hosted(job)
     if hosted.program is None:
-        return hosted.record(Conductor(None, job.ranks, len(job.faults)))  # type: ignore[arg-type]
-    if hosted.program.lanes:
-        raise NotYet("several lanes of a rank: not yet built on processes; use the simulated fabric")
+        return hosted.record(Conductor(None, hosted.workers, len(job.faults)))  # type: ignore[arg-type]
     limits = limits or Limits()
     with exclusive:
         if _known(plan, scenario):
-            return _warm(plan, job, hosted, seed, limits)
+            return _warm(plan, job, hosted, seed, limits, start)
+        if start != "fork":
+            raise UsageError(
+                f"start={start!r}: a process that does not begin as a copy of this one imports its "
+                f"program, and {scenario.name} cannot be imported by name as it is here (it is defined "
+                "inside a function, changed since it was loaded, or has a fault that the registry does "
+                "not know); write it at the top level of a file, or use start='fork'"
+            )
         return _cold(job, hosted, seed, limits)
 
 
-def _warm(plan: Plan, job: Job, hosted: _Hosted, seed: int | None, limits: Limits) -> Run:
+def _warm(
+    plan: Plan, job: Job, hosted: _Hosted, seed: int | None, limits: Limits, start: str
+) -> Run:
     """On processes that are kept, which find everything by its name."""
-    crew = crews.warm(plan.ranks)
+    crew = crews.warm(plan.ranks, start)
     crew.arena.reset()
     asked = marshal.dumps({
         "plan": encode(plan), "path": sys.path, "folder": os.getcwd(), "seed": seed,
-        "device_ids": job.device_ids and tuple(job.device_ids), "layout": hosted.lay(crew.arena),
+        "device_ids": job.device_ids and tuple(job.device_ids), "workers": hosted.workers,
+        "layout": hosted.lay(crew.arena),
     })
     try:
         run = hosted.run(crew, seed, limits, asked)
@@ -98,7 +110,7 @@ def _cold(job: Job, hosted: _Hosted, seed: int | None, limits: Limits) -> Run:
     try:
         crew.arena.reset()
         layout = hosted.lay(crew.arena)
-        part = Part(job.host, job.ranks, job.faults, job.device_ids, job.torn, seed, layout)
+        part = Part(job.host, hosted.workers, job.faults, job.device_ids, job.torn, seed, layout)
         crew.start(lambda rank, commands, wakes: perform(part, crew.arena.again(), rank, commands, wakes))
         return hosted.run(crew, seed, limits)
     finally:
@@ -145,6 +157,12 @@ class _Hosted:
                 text = "".join(traceback.format_exception(error))
                 self.failure = Failure(-1, -1, 0, error, text, code, lasti, "host")
 
+    @property
+    def workers(self) -> list[int]:
+        """How many lanes each rank has."""
+        several = self.program.lanes if self.program is not None else {}
+        return [several.get(rank, 1) for rank in range(self.job.ranks)]
+
     def lay(self, arena: Arena) -> Layout:
         """Lay windows and host tensors into the arena; what is where, by number."""
         assert self.program is not None
@@ -170,11 +188,11 @@ class _Hosted:
         job = self.job
         kind = Conductor if seed is None else Natural
         engine = kind(
-            crew.arena, job.ranks, len(job.faults), schedule=job.schedule, eager=job.eager,
+            crew.arena, self.workers, len(job.faults), schedule=job.schedule, eager=job.eager,
             chooser=job.chooser, guide=job.guide, events_max=job.events_max,
         )
         engine.ranks = crew
-        crew.deadline = Deadline(limits)
+        crew.deadline = Deadline(limits, now() + limits.hunt)
         crew.begin()
         self._enter(engine, crew.arena)
         if asked:
@@ -242,6 +260,7 @@ class _Hosted:
                 engine.fired[index] += 1
         if self.interposer is not None:
             engine.seen = [a + b for a, b in zip(engine.seen, self.interposer.seen, strict=True)]
+        engine.touched.sort(key=lambda touched: touched.at)  # each rank told its own at its end
         polled, engine.polled = engine.polled, []
         counts: Any = engine  # an Intake counts faults as an interposer does
         run = finished(
@@ -251,8 +270,8 @@ class _Hosted:
         engine.polled = polled
         run.livelock = list(livelock)
         run.dispatched = [  # a dispatch begins right after its rank's last event
-            [teller.indexes[own - 1] + 1 if own else teller.started for own in teller.began]
-            for teller in engine.tellers if self.failure is None
+            [teller.indexes[own - 1] + 1 if own else teller.started for own in began]
+            for teller in engine.tellers if self.failure is None for began in teller.began
         ]
         return run
 

@@ -1,4 +1,4 @@
-"""What a rank's process does: it waits for plans, and for each runs its host program and its rank.
+"""What a rank's process does: it waits for plans, and for each runs its host program and its lanes.
 
 The host program runs in every process of a world, so that each has its own queue of dispatches with the
 functions in it: it must do nothing but record (allocate, prepare, dispatch), and do so alike each time.
@@ -13,6 +13,7 @@ already. Not modelled: host programs that keep state of their own between plans.
 from __future__ import annotations
 
 import contextlib
+import functools
 import marshal
 import os
 import pickle
@@ -29,25 +30,31 @@ from harness.errors import EngineError, OperationError, PeerLost, RankDied, Unwo
 from harness.fabric.arena import Arena, ArenaWindows, Telling
 from harness.fabric.execute import rank_queue
 from harness.fabric.frames import PACKAGE
+from harness.fabric.lanes import Lane
 from harness.fabric.memory import Region
 from harness.fabric.rank_engine import COMMAND, DONE, EXIT, PLAN, RankEngine, ToldCalls
+from harness.fabric.rank_lanes import RankLanes
+from harness.fabric.rank_natural import NaturalEngine
 from harness.fabric.simulated_rank import RankState, SimulatedRank
 from harness.host import HostProgram, World
 from harness.interpose import Interposer, Operation
 from harness.plan import Fault, decode_wire, from_wire
 from harness.record import Failure
+from harness.zygote import leave
+
+ENDED_STATES = ("returned", "raised", "dead", "peer_lost", "unwound")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """One plan, as a rank's process is asked to run its part of it.
 
-    seed: of natural order; None = conducted. layout: kind, offset and bytes of the host's memory by
-    number, and for private tensors the offset of what to copy.
+    workers: how many lanes each rank has. seed: of natural order; None = conducted. layout: kind,
+    offset and bytes of the host's memory by number, and for private tensors the offset of what to copy.
     """
 
     host: Callable[[World], Any]
-    size: int
+    workers: Sequence[int]
     faults: Sequence[Fault]
     device_ids: Sequence[int] | None
     torn: int
@@ -60,8 +67,9 @@ def begin(value: list[int], fds: list[int]) -> None:
     room for. fds: arena, commands, wakes."""
     rank, room = value
     arena = Arena(fds[0], room)
+    os.write(fds[2], b"b")
     while True:
-        command, length, _ = COMMAND.unpack(_exactly(fds[1], COMMAND.size))
+        command, _, length, _ = COMMAND.unpack(_exactly(fds[1], COMMAND.size))
         if command == EXIT:
             return
         assert command == PLAN
@@ -92,42 +100,39 @@ def _named(asked: dict[str, Any], stack: contextlib.ExitStack) -> Part:
     if mutant is not None:
         stack.enter_context(mutant.planted())
     return Part(
-        lambda world: scenario.host(world, plan.params), plan.ranks, plan.faults, asked["device_ids"],
-        plan.visibility.torn, asked["seed"], asked["layout"],
+        lambda world: scenario.host(world, plan.params), asked["workers"], plan.faults,
+        asked["device_ids"], plan.visibility.torn, asked["seed"], asked["layout"],
     )
 
 
 def perform(part: Part, arena: Arena, rank: int, commands: int, wakes: int) -> None:
     """Run one rank's part of a plan; returns when the harness says that the plan is done."""
     telling = Telling(arena, rank)
-    pauses = None if part.seed is None else generator("natural", part.seed, rank)
-    size = part.size
-    engine = RankEngine(arena, rank, size, telling, commands, wakes, torn=part.torn, pauses=pauses)
-    engine.windows = ArenaWindows(arena, rank, size, telling)
+    engine: RankEngine
+    told = arena, rank, part.workers, telling, commands, wakes
+    if part.seed is None:
+        engine = RankEngine(*told, torn=part.torn)
+    else:
+        pauses = generator("natural", part.seed, rank)
+        engine = NaturalEngine(*told, torn=part.torn, pauses=pauses)
+    engine.windows = ArenaWindows(arena, rank, engine.size, telling)
     program = _Program(part, engine, telling)
+    first = engine.lanes[0]
     with Ambient(engine.sleep, engine.clock, swapping=True, real=engine.natural) as ambient:
-        program.run(ambient)
-    if engine.natural:
-        engine.flush()
-    engine.tell_seen()
-    _tell_touched(engine, telling)
-    engine.answer()
-    while engine.serve()[0] != DONE:
-        pass
+        engine.carried = RankLanes(engine.lanes, ambient, program.run)
+        program.make(ambient)
+        first.state = "running"
+        program.run(first)
+        while engine.serve(first) != DONE:
+            pass
+        engine.carried.end()
     os.write(wakes, b"z")
 
 
-def _tell_touched(engine: RankEngine, telling: Telling) -> None:
-    engine.end_uses(engine.lane)
-    for one in engine.touched:
-        telling.tell(
-            "touched", one.number, one.at, one.stage, one.before, one.after, one.writes, one.by,
-            telling.code(one.code), one.lasti,
-        )
-
-
 class _Program:
-    """A rank's program of one plan: made by the host program, run, and its end told."""
+    """A rank's program of one plan: made by the host program, run lane by lane, and its end told."""
+
+    _ambient: Ambient
 
     def __init__(self, part: Part, engine: RankEngine, telling: Telling) -> None:
         self._part = part
@@ -138,44 +143,67 @@ class _Program:
 
     def _on_fire(self, index: int, op: Operation) -> None:
         if not self._hosting:  # the harness's own run of the host program tells those
+            owner = self._engine.lanes[op.lane].index
             self._engine.events.append(
-                (self._engine.rank, "fault", -1, op.rank, index, index, None, -1, None, -1)
+                (owner, "fault", -1, op.rank, index, index, None, -1, None, -1)
             )
             self._telling.flush()  # it may end the process
 
-    def run(self, ambient: Ambient) -> None:
-        """From the host program to the end of the rank's."""
+    def make(self, ambient: Ambient) -> None:
+        """Give each lane its program, from this process's own run of the host program."""
+        self._ambient = ambient
+        try:
+            self._made(ambient)
+        except Exception as error:  # each lane says so, when it is its turn
+            for lane in self._engine.lanes:
+                lane.program = functools.partial(_fails, error)
+
+    def run(self, lane: Lane) -> None:
+        """A lane's program from its start to its end, which is told."""
         engine = self._engine
-        lane = engine.lane
         result: Any = None
         try:
-            lane.program = self._made(ambient)
-            engine.lanes = [lane]
-            engine.current = lane
-            engine._enabled_lanes = 1
-            lane.state = "running"
-            engine.serve()  # until it is this rank's turn to start
-            self._strike()
-            ambient.enter(engine.rank)
+            if not (engine.natural and lane.worker):  # those are started by the first one
+                engine.serve(lane)  # until it is this lane's turn to start
+            if not lane.worker:
+                self._strike()
+                self._ambient.enter(lane.stream)
             result = lane.program()
             if lane.dying:
                 raise RankDied
-            state = "unwound" if engine.stopping else "returned"
+            state = "unwound" if lane.state == "unwinding" else "returned"
         except BaseException as error:
-            state = self._raised(error)
+            state = self._raised(lane, error)
         finally:
             engine._arena.order.give_all()
-        lane.state = state
+        data = b""
         if state == "returned":
             try:
                 data = pickle.dumps(result)
             except Exception as error:
                 text = f"rank {engine.rank}: its result cannot leave its process: {error}"
-                lane.state = state = self._failed(OperationError(text))
-                data = b""
-            self._telling.tell("end", state, data)
-        else:
-            self._telling.tell("end", state, b"")
+                state = self._failed(lane, OperationError(text))
+        lane.state = state
+        self._telling.tell("end", lane.worker, state, data)
+        self._over(lane)
+
+    def _over(self, lane: Lane) -> None:
+        """A lane has ended; in natural order the first one waits for the rank's others."""
+        engine = self._engine
+        if engine.natural and not lane.worker:
+            engine.flush()
+        engine.end_probe()
+        engine.end_uses(lane)
+        for one in engine.touched:
+            self._telling.tell(
+                "touched", one.number, one.at, one.stage, one.before, one.after, one.writes, one.by,
+                one.lane, self._telling.code(one.code), one.lasti,
+            )
+        engine.touched.clear()
+        if all(one.state in ENDED_STATES for one in engine.lanes):
+            engine.tell_seen()
+        if not engine.natural or not lane.worker:
+            engine.answer()
 
     def _strike(self) -> None:
         """Faults that hit the process before its program begins."""
@@ -184,8 +212,7 @@ class _Program:
                 self._on_fire(index, Operation("start", fault.rank, self._engine.size, {}))
                 fault.deed()()
 
-    def _made(self, ambient: Ambient) -> Callable[[], Any]:
-        """The rank's queue of dispatches, from this process's own run of the host program."""
+    def _made(self, ambient: Ambient) -> None:
         engine, part = self._engine, self._part
         world = World(engine.size, part.device_ids, self.interposer)
         ambient.enter(engine.size)
@@ -199,11 +226,13 @@ class _Program:
         state = RankState()
         state.calls = ToldCalls(self._telling)
         simulation: Any = engine
-        rank = SimulatedRank(
-            engine.rank, engine.size, self.interposer, simulation, engine.windows, engine.rank, state
-        )
-        rank._lane = engine.lane
-        return rank_queue(rank, program, engine.windows, self.interposer, _Began(self._telling))
+        for lane in engine.lanes:
+            rank = SimulatedRank(
+                engine.rank, engine.size, self.interposer, simulation, engine.windows, lane.index, state
+            )
+            rank._lane = lane
+            began = _Began(self._telling, lane.worker)
+            lane.program = rank_queue(rank, program, engine.windows, self.interposer, began)
 
     def _bind(self, program: HostProgram) -> None:
         """The host's windows and tensors, where the harness has laid them."""
@@ -233,23 +262,22 @@ class _Program:
                 number, "host tensor", one.name, tuple(tensor.shape), tensor.dtype, [region] * engine.size
             )
 
-    def _raised(self, error: BaseException) -> str:
+    def _raised(self, lane: Lane, error: BaseException) -> str:
         """A program ended with an error: its own, the world's or the harness's; tell it."""
-        engine = self._engine
-        if engine.stopping or isinstance(error, Unwound):
+        if lane.state == "unwinding" or isinstance(error, Unwound):
             return "unwound"
-        if engine.lane.dying or isinstance(error, RankDied):
-            self._event("crash")
+        if lane.dying or isinstance(error, RankDied):
+            self._event(lane, "crash")
             return "dead"
         if isinstance(error, PeerLost):
             return "peer_lost"
-        if not isinstance(error, Exception | SystemExit):
-            raise error
-        if isinstance(error, SystemExit):  # a process that leaves is a process that ends
-            raise error
-        return self._failed(error)
+        if isinstance(error, Exception):
+            return self._failed(lane, error)
+        if lane.worker:  # the stack of its greenlet ends here, and the process with it
+            leave(error)
+        raise error  # SystemExit, say: a process that leaves is a process that ends
 
-    def _failed(self, error: BaseException) -> str:
+    def _failed(self, lane: Lane, error: BaseException) -> str:
         frames = [
             frame for frame in traceback.extract_tb(error.__traceback__)
             if not frame.filename.startswith(PACKAGE)
@@ -257,30 +285,35 @@ class _Program:
         text = "".join(traceback.format_list(frames)) + "".join(
             traceback.format_exception_only(error)
         )
-        rank = self._engine.rank
-        code, lasti, operation = where(Failure(rank, rank, 0, error, text, None, -1, "raise"))
+        failure = Failure(lane.index, lane.rank, 0, error, text, None, -1, "raise")
+        code, lasti, operation = where(failure)
         try:
             data = pickle.dumps(error)
             pickle.loads(data)
         except Exception:
             data = pickle.dumps(OperationError(f"{type(error).__name__}: {error}"))
-        self._telling.tell("failure", data, text, self._telling.code(code), lasti, operation)
-        self._event("raise")
+        told = self._telling
+        told.tell("failure", lane.worker, data, text, told.code(code), lasti, operation)
+        self._event(lane, "raise")
         return "raised"
 
-    def _event(self, kind: str) -> None:
-        rank = self._engine.rank
-        self._engine.events.append((rank, kind, -1, rank, 0, 0, None, -1, None, -1))
+    def _event(self, lane: Lane, kind: str) -> None:
+        self._engine.events.append((lane.index, kind, -1, lane.rank, 0, 0, None, -1, None, -1))
+
+
+def _fails(error: Exception) -> None:
+    raise error
 
 
 class _Began(list[int]):
-    """Where each dispatch of a rank began, in its own events; told."""
+    """Where each dispatch of a lane began, in its rank's own events; told."""
 
-    def __init__(self, telling: Telling) -> None:
+    def __init__(self, telling: Telling, worker: int) -> None:
         super().__init__()
         self._telling = telling
+        self._worker = worker
 
     def append(self, index: int) -> None:
         """Tell it."""
         super().append(index)
-        self._telling.tell("began", index)
+        self._telling.tell("began", self._worker, index)

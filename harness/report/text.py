@@ -98,6 +98,8 @@ def drawn(outcome: Outcome) -> list[str]:
         f"faults = {list(plan.faults)!r}",
         f"schedule = {list(plan.schedule)!r}",
     ]
+    if plan.crash is not None:
+        lines.append(f"crash = {plan.crash!r}")
     if plan.visibility != Visibility():
         lines.append(f"visibility = {plan.visibility!r}")
     return lines

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from harness import ILLEGAL, NEVER, Linearizable, Op, Run
 from scenarios.store.history import Call, History
-from scenarios.store.judge import SILENT
+from scenarios.store.told_good import SILENT
 from systems.store.errors import BAD_PARAMETER, NOT_FOUND, OK, TIMEOUT
 
 Store = tuple[int, int]  # rank, and which of its stores

@@ -282,7 +282,12 @@ class Client:
         durable: whether what was acknowledged so far should be.
         """
         history = self.history
-        history.disk = history.disk.durable()
+        before, history.disk = history.disk, history.disk.durable()
+        old, new = before.tree, history.disk.tree
+        left = set(new.names())
+        history.taken = [
+            name for name in old.names() if name not in left or new.find(name).data != old.find(name).data
+        ]
         history.cuts.append(self.process.clock.events())
         if not durable:
             history.forgotten = self.process.clock.events()

@@ -93,7 +93,9 @@ class History:
 
     evicts: whether the store may remove committed blocks. shards: of a block. tolerated: statuses that
     need no fault. forgotten: acknowledgements before this event promise nothing (a power cut).
-    closed: how many stores were closed in order. cuts: the events before which the power was cut.
+    closed: how many stores were closed in order. cuts: the events before which the power was cut. most:
+    bytes that the committed blocks may take at the end; 0: any. taken: files that the power cut took, or
+    parts of them.
     """
 
     disk: Any
@@ -103,6 +105,8 @@ class History:
     forgotten: int = 0
     closed: int = 0
     cuts: list[int] = field(default_factory=list)
+    most: int = 0
+    taken: list[str] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     ids: list[bytes] = field(default_factory=list)
 

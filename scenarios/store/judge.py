@@ -5,7 +5,8 @@ what nobody had begun to commit), lost_block (a commit was acknowledged and the 
 hang (a task had no status in time although no operation was slow), refused_call (the client's call or its
 destination is wrong: the client's bug), unexpected_error (a typed error without any fault), collateral
 (one failed operation, several failed blocks), residue (temporary files left behind by stores that were
-closed in order, unless the power was cut).
+closed in order, unless the power was cut), over_capacity (more is kept than the capacity and what may
+be spared).
 
 Faults excuse errors, never wrong bytes: what was reported to the store (an errno) excuses a call only
 while it lies in it; what the disk did in silence (a flipped bit, a lost write) excuses every later error.
@@ -20,14 +21,11 @@ from collections.abc import Callable, Iterable, Iterator
 from faults import environment, storage
 from harness import Fault, Finding, Run, likely
 from scenarios.store.history import FILLED, REUSED, Call, History
-from scenarios.store.mistakes import mistake
+from scenarios.store.mistakes import Mistake, mistake
 from scenarios.store.patterns import cause_of
-from systems.store.errors import BAD_PARAMETER, CANCELLED, NOT_FOUND, OK, TIMEOUT
+from scenarios.store.told_good import SILENT, told_good
+from systems.store.errors import BAD_PARAMETER, CANCELLED, DAMAGED, NOT_FOUND, OK, TIMEOUT
 
-SILENT = (
-    storage.BitFlip, storage.LostWrite, storage.MisdirectedWrite, storage.StaleRead, storage.Truncation,
-    storage.SwappedFiles, storage.Evicted, storage.FolderGone,
-)
 CONTINUED = (storage.ShortRead, storage.ShortWrite)  # the rest has only to be asked for
 OF_ONE_FILE = (
     storage.IoError, storage.BitFlip, storage.Evicted, storage.FailedFsync, storage.LostWrite,
@@ -74,7 +72,7 @@ class _Judge:
         """The first finding of each kind."""
         rules: tuple[Callable[[], Iterator[Finding]], ...] = (
             self._refused, self._corrupted, self._visible, self._lost, self._hanging,
-            self._unexpected, self._collateral, self._residue,
+            self._unexpected, self._collateral, self._residue, self._over_capacity,
         )
         for rule in rules:
             yield from list(rule())[:1]
@@ -82,9 +80,9 @@ class _Judge:
     def _finding(
         self, kind: str, call: Call, message: str, *, block: int = -1, because: str = ""
     ) -> Finding:
-        """block: that it is about; -1: any of the call's. A mistake of the client is the cause."""
+        """block: that it is about; -1: any of the call's. because: unless the record proves a cause."""
         about = call.blocks if block < 0 else (block,)
-        shown = next((one for number in about if (one := mistake(self.history, call, number))), None)
+        shown = next((one for number in about if (one := self._shown(call, number))), None)
         cause, remedy = likely(f"store/{kind}", shown.because if shown else because)
         proof = (shown.text,) if shown else ()
         marks = self._marks(call)
@@ -93,6 +91,11 @@ class _Judge:
             checker="store", kind=kind, rank=call.rank, message=message, sites=tuple(sites),
             evidence=(*proof, *self._told_faults()), cause=cause, remedy=remedy, events=tuple(marks),
         )
+
+    def _shown(self, call: Call, block: int) -> Mistake | None:
+        """The cause that the record proves."""
+        client = mistake(self.history, call, block)
+        return client or told_good(self.run, self.history, self.fired, call, block)
 
     def _marks(self, call: Call) -> list[int]:
         kind = f"store_{call.kind}"
@@ -180,7 +183,8 @@ class _Judge:
                 yield self._finding(
                     "silent_corruption", call,
                     f"{call}: block {block} is told good and wrong: {found.text}",
-                    block=block, because=cause_of(found, poison=FILLED, reused=REUSED),
+                    block=block, because="shard_left_out" if found.source.startswith(f"block {block} ")
+                    else cause_of(found, poison=FILLED, reused=REUSED),
                 )
 
     def _visible(self) -> Iterator[Finding]:
@@ -228,7 +232,7 @@ class _Judge:
                 missed = code not in (OK, TIMEOUT) if call.kind == "load" else code == 0
                 if since is None or since > call.began or not missed:
                     continue
-                if self.history.evicts and (call.kind != "load" or code == NOT_FOUND):
+                if (call.kind != "load" or code == NOT_FOUND) and self._may_be_collected(call, block):
                     continue
                 if self._removed(call) or (call.kind == "load" and self._excused(call)):
                     continue
@@ -236,8 +240,16 @@ class _Judge:
                 yield self._finding(
                     "lost_block", call,
                     f"{call}: block {block} {what}; its commit was acknowledged at event {since}",
-                    block=block,
+                    block=block, because="found_damaged" if code == DAMAGED and not self.fired else "",
                 )
+
+    def _may_be_collected(self, call: Call, block: int) -> bool:
+        """Whether a block may be gone for want of room: another commit came with it, or behind it."""
+        commits = [one for one in self.history.calls if one.kind == "commit" and one.began < call.ended]
+        since = min((one.began for one in commits if block in one.blocks), default=0)
+        return self.history.evicts and any(
+            one.blocks != (block,) and (one.ended < 0 or one.ended > since) for one in commits
+        )
 
     def _hanging(self) -> Iterator[Finding]:
         for call in self.calls:
@@ -296,4 +308,16 @@ class _Judge:
         if left:
             yield self._finding(
                 "residue", opened[0], f"{len(left)} temporary files are left, the first is {left[0]}"
+            )
+
+    def _over_capacity(self) -> Iterator[Finding]:
+        opened = [call for call in self.history.calls if call.kind == "open"]
+        if not self.history.most or self.fired or self.run.dead or not opened:
+            return
+        disk = self.history.disk
+        held = sum(disk.stat(name).size for name in disk.tree.names() if name.endswith(".kv"))
+        if held > self.history.most:
+            yield self._finding(
+                "over_capacity", opened[0],
+                f"blocks take {held} bytes at the end; capacity and what is spared: {self.history.most}",
             )

@@ -1,7 +1,7 @@
 """Tensor-parallel ranks keep a shard each of every block; a block is there when all its shards are.
 
-Every rank looks up while the others may still be at work, then all meet, look up again and load their
-own shards, and the next rank's.
+Every rank looks up, and loads the next one's shards, while the others may still be at work; then all
+meet, look up again and load their own shards, and the next rank's.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ def host(world: World, params: Params) -> dict[str, Any]:
         client.lookup(blocks)
         client.commit(blocks)
         client.lookup(blocks)
+        client.load(blocks, (shard + 1) % client.rank.size)
         client.rank.sync()
         client.lookup(blocks)
         client.load(blocks, shard)

@@ -160,6 +160,10 @@ def _space(config: StoreConfig, folder: str) -> Check:
     if config.capacity_bytes > found.f_blocks * found.f_frsize:
         return Check("space", "warn", f"{text}; capacity_bytes {config.capacity_bytes} is more than"
                      " the disk has", "lower capacity_bytes")  # fmt: skip
+    block = config.block_size or BLOCK_BYTES
+    if config.capacity_bytes < block:
+        return Check("space", "warn", f"{text}; capacity_bytes {config.capacity_bytes} has no room for a"
+                     f" block of {block} bytes: its dump fails", "raise capacity_bytes")  # fmt: skip
     return Check("space", "ok", f"{text}; capacity_bytes {config.capacity_bytes}")
 
 

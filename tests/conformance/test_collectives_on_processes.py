@@ -10,10 +10,9 @@ import pytest
 import torch
 
 from harness import Hold, Plan, Preempt, Verdict, Visibility, registry, run
-from harness.errors import NotYet
 
 RUNGS = [name for name in registry.scenarios() if name.startswith("collectives.")]
-SEVERAL_LANES = {"collectives.two_lanes"}
+SEVERAL_LANES = ("collectives.two_lanes", "collectives.streams")
 SCHEDULES = {
     "default": (),
     "held": (Hold(op=1, until=0), Hold(op=4, until=9), Preempt(at=3, to=1)),
@@ -66,14 +65,10 @@ def alike(plan):
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
 @pytest.mark.parametrize("name", RUNGS)
 def test_conducted_processes_make_the_simulated_events(name, schedule):
-    if name in SEVERAL_LANES:
-        with pytest.raises(NotYet, match="several lanes of a rank"):
-            run(plan_of(name), "processes")
-        return
     assert alike(plan_of(name, schedule)).verdict is Verdict.PASS
 
 
-@pytest.mark.parametrize("name", [name for name in RUNGS if name not in SEVERAL_LANES])
+@pytest.mark.parametrize("name", RUNGS)
 def test_natural_order_gives_the_references_results(name):
     outcome = run(plan_of(name), "processes", natural=1)
     assert outcome.findings == ()
@@ -100,10 +95,29 @@ def test_every_mutant_of_two_scenarios_shows_the_same():
             alike(plan_of(name, bug=bug, ranks=mutant.ranks))
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
+@pytest.mark.parametrize("name", SEVERAL_LANES)
+def test_every_mutant_of_the_scenarios_with_two_lanes_shows_the_same(name, schedule):
+    for bug, mutant in registry.find(name).mutants.items():
+        alike(plan_of(name, schedule, bug=bug, ranks=mutant.ranks))
+
+
+def test_the_orders_that_two_lanes_need_show_their_findings_on_processes_too():
+    shown = set()
+    for to in (0, 1):
+        schedule = tuple(Preempt(at=at, to=to) for at in range(2, 90, 2))
+        for name in SEVERAL_LANES:
+            for bug in registry.find(name).mutants:
+                if alike(plan_of(name, schedule, bug=bug)).findings:
+                    shown.add(bug)
+    assert len(shown) >= 4
+
+
+@pytest.mark.parametrize("name", ["collectives.allreduce_mesh", "collectives.two_lanes"])
 @pytest.mark.parametrize(
     "fault",
     ["dropped_notify", "wrong_peer", "offset_off_by_one", "missing_share_memory", "crash", "wrong_shape",
      "scalar_before_tensor", "dispatch_loop_too_short", "notify_after_wait"],
 )
-def test_faults_do_the_same(fault):
-    alike(plan_of("collectives.allreduce_mesh", faults=(registry.faults()[fault](rank=1),)))
+def test_faults_do_the_same(fault, name):
+    alike(plan_of(name, faults=(registry.faults()[fault](rank=1),)))

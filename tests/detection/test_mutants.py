@@ -126,6 +126,7 @@ SHOWN_BY = {
     "remote_load_store.load_before_sent": Hold(0),
     "two_lanes.fence_is_the_other_lanes": Hold(0),
     "two_lanes.credit_before_the_copy": Preempt(52, 0),
+    "streams.event_recorded_before_the_copy": Hold(2),
     "remote_load_store.sync_without_quiet": Hold(0),
     "together.credit_kept": Hold(2),
 }

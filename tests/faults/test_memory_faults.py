@@ -20,7 +20,7 @@ class Row:
     params: tuple = ()
 
 
-# A rank of the round trip looks up, dumps, loads, commits, looks up and loads twice more.
+# A rank of the round trip dumps and gives that up, dumps, loads, commits, loads, opens again and loads.
 ROWS = [
     Row(memory.MisalignedBuffer(), None),
     Row(memory.MisalignedBuffer(nth=1), None, params=(("direct", True),)),
@@ -29,15 +29,15 @@ ROWS = [
     Row(memory.SmallBuffer(nth=1), "store/refused_call"),
     Row(memory.WrongBufferDtype(nth=1), "store/refused_call"),
     Row(memory.WrongDevice(), "store/refused_call"),
-    Row(memory.ReusedBuffer(), "store/silent_corruption"),
+    Row(memory.ReusedBuffer(nth=2), "store/silent_corruption"),
     Row(memory.ReusedBuffer(nth=1), "store/silent_corruption"),
     Row(memory.WrongShard(), "store/refused_call"),
-    Row(memory.WrongShard(nth=1), "store/silent_corruption", shards),
+    Row(memory.WrongShard(nth=2), "store/silent_corruption", shards),
     Row(memory.DuplicatedDump(), None),
-    Row(memory.MissingTaskWait(nth=1), "store/silent_corruption"),
+    Row(memory.MissingTaskWait(nth=2), "store/silent_corruption"),
     Row(memory.WrongIdLength(), "store/refused_call"),
     Row(memory.DuplicateId(nth=1), "store/refused_call"),
-    Row(memory.DuplicateId(nth=2), "store/silent_corruption"),
+    Row(memory.DuplicateId(nth=4), "store/silent_corruption"),
     Row(memory.EmptyIds(nth=1), "store/refused_call"),
     Row(memory.HashSeed(rank=EVERY, nth=EVERY), "store/lost_block"),
 ]

@@ -101,9 +101,9 @@ ROWS = [
     Row(MemoryLimit(rank=1, mebibytes=8), hungry, "exceptions/runtime_error"),
     Row(OpenFilesLimit(rank=1, files=2), hungry, "exceptions/os_error"),
     Row(FileSizeLimit(rank=1, nbytes=100), hungry, "exceptions/os_error"),
-    Row(Stopped(rank=1, nth=2, milliseconds=4000), impatient, "integrity/wrong_value", natural=1),
+    Row(Stopped(rank=1, nth=2, milliseconds=3000), impatient, "integrity/wrong_value", natural=1),
     Row(
-        Slowed(rank=1, nth=1, percent=1, milliseconds=5000), impatient, "integrity/wrong_value",
+        Slowed(rank=1, nth=1, percent=1, milliseconds=3000), impatient, "integrity/wrong_value",
         natural=1,
     ),
 ]

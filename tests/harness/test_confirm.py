@@ -7,6 +7,7 @@ from harness import Hold, NotifyOp, Plan, run, scenario, values
 from harness.cli import main
 from harness.confirm import confirm
 from harness.corpus import token_of
+from harness.supervise import Limits
 
 N = 4
 
@@ -82,3 +83,34 @@ def test_replay_has_nothing_to_confirm_where_the_simulated_run_is_clean(capsys):
     token = token_of(Plan(scenario="collectives.barrier", params=Rounds(), ranks=2))
     assert cli("replay", token, "--fabric", "processes") == 0
     assert "nothing to confirm on real processes" in capsys.readouterr().out
+
+
+def test_the_time_for_all_runs_ends_them():
+    made = push(fenced=False)
+    plan = Plan(scenario="push", params=made.params(), ranks=2, schedule=(Hold(op=0),))
+    (finding,) = run(plan, scenario=made).findings
+    found = confirm(plan, made, finding, times=50, limits=Limits(hunt=0.2))
+    assert 1 <= found.conducted + found.free < 100
+    assert found.lines()[-1] == "the time for all runs was over before there were 50 of each kind"
+
+
+def test_replay_takes_limits_and_a_start(capsys):
+    seed = ("replay", "put_get-notify_overtakes_put")
+    words = (*seed, "--fabric", "processes", "--start", "forkserver", "--operation-limit", "30")
+    assert cli(*words, "--plan-limit", "60", "--limit", "90") == 1
+    assert capsys.readouterr().out.startswith("confirmed with emulated delay 1 of 1")
+    for wrong, said in (
+        (("--fabric", "processes", "--limit", "0"), "hunt limit of 0.0 s: seconds, more than 0, are due"),
+        (("--limit", "9"), "the simulated fabric has no limits of time; leave it out"),
+        (("--start", "spawn"), "the simulated fabric has no processes that start; leave it out"),
+        (("--fabric", "processes", "--start", "x"), "choose one of: fork, spawn, forkserver"),
+    ):
+        assert cli(*seed, *wrong) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_hunts_on_processes_are_refused_with_what_to_do_instead(capsys):
+    assert cli("hunt", "collectives.barrier", "--fabric", "processes") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "hunts run on the simulated fabric only" in line
+    assert "rankfault replay SEED --fabric processes" in line

@@ -16,15 +16,10 @@ SOON = 20.0  # seconds that no test comes near
 HERE = "test_supervise"
 
 
-@pytest.fixture(autouse=True, scope="module")
-def importable():
-    """The entries below are found by the zygote, which starts with this process's path."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    if zygote():
-        zygote().close()
-    yield
-    sys.path.remove(str(Path(__file__).parent))
-    zygote().close()
+@pytest.fixture(autouse=True)
+def importable(monkeypatch):
+    """The entries below are found on this process's path."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
 
 
 def sleeps(value, fds):

@@ -22,7 +22,7 @@ from systems.store.stage import Dump
 def file_not_synced(self: Files, fd: int) -> None:
     """The fsync of a block's file is left out: the name may outlive the data.
 
-    Expected: durable/rename_before_fsync, in any world; after a crash store/torn_block.
+    Finding: durable/rename_before_fsync|store/torn_block. Smallest world: 1.
     """
 
 
@@ -30,7 +30,7 @@ def file_not_synced(self: Files, fd: int) -> None:
 def folder_not_synced(self: PosixStage, block_id: bytes) -> None:
     """The fsync of the block's folder is left out at commit.
 
-    Expected: durable/folder_not_synced, in any world; after a crash store/lost_block.
+    Finding: durable/folder_not_synced|store/lost_block. Smallest world: 1.
     """
     folder = self._folder(block_id)
     if folder not in self._anchored:
@@ -42,7 +42,7 @@ def folder_not_synced(self: PosixStage, block_id: bytes) -> None:
 def parent_not_synced(self: PosixStage, block_id: bytes) -> None:
     """A new folder's own name is not made durable.
 
-    Expected: durable/parent_not_synced, in any world; after a crash store/lost_block.
+    Finding: durable/parent_not_synced|store/lost_block. Smallest world: 1.
     """
     self._disk.fsync_dir(self._folder(block_id))
 
@@ -51,7 +51,7 @@ def parent_not_synced(self: PosixStage, block_id: bytes) -> None:
 def storage_path_not_synced(config: StoreConfig, disk: Disk, data: str, writer: str) -> None:
     """The names of the storage folder and of its data folder are not made durable when they are made.
 
-    Expected: durable/parent_not_synced, in any world; after a crash store/lost_block.
+    Finding: durable/parent_not_synced|store/lost_block. Smallest world: 1.
     """
     try:
         disk.makedirs(data)
@@ -66,7 +66,7 @@ def synced_before_written(
 ) -> None:
     """The fsync comes before the block's data is written.
 
-    Expected: durable/rename_before_fsync, in any world; after a crash store/torn_block.
+    Finding: durable/rename_before_fsync|store/torn_block. Smallest world: 1.
     """
     fd = self._disk.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | self._direct)
     try:
@@ -82,7 +82,7 @@ def synced_before_written(
 def folder_synced_before_rename(self: PosixStage, block_id: bytes) -> None:
     """The folder is made durable before the rename instead of after it.
 
-    Expected: durable/folder_not_synced, in any world; after a crash store/lost_block.
+    Finding: durable/folder_not_synced|store/lost_block. Smallest world: 1.
     """
     dumps = self._dumps.claim(block_id)
     try:
@@ -100,7 +100,7 @@ def folder_synced_before_rename(self: PosixStage, block_id: bytes) -> None:
 def acknowledged_before_rename(self: PosixStage, block_id: bytes) -> None:
     """A commit is acknowledged at once and its rename is done with the next commit.
 
-    Expected: store/lost_block after a crash, in any world.
+    Finding: store/lost_block. Smallest world: 1.
     """
     late: list[bytes] = self.__dict__.setdefault("_late", [])
     for one in late:
@@ -114,7 +114,7 @@ def acknowledged_before_rename(self: PosixStage, block_id: bytes) -> None:
 def header_after_rename(self: PosixStage, dump: Dump) -> None:
     """The header is written when the file has its final name; until then the page is empty.
 
-    Expected: durable/written_after_rename, in any world; after a crash store/torn_block.
+    Finding: durable/written_after_rename|store/torn_block. Smallest world: 1.
     """
     header = self._files.header(dump.path)
     fd = self._disk.open(dump.path, os.O_WRONLY)
@@ -132,7 +132,7 @@ def header_after_rename(self: PosixStage, dump: Dump) -> None:
 def header_written_again(self: PosixStage, dump: Dump) -> None:
     """The header is written once more, the same, under the final name: harmless until a byte differs.
 
-    Expected: durable/written_after_rename, in any world; no crash shows it.
+    Finding: durable/written_after_rename. Smallest world: 1.
     """
     header = self._files.header(dump.path)
     self._disk.rename(dump.path, self._path(*dump.key))
@@ -146,7 +146,7 @@ def header_written_again(self: PosixStage, dump: Dump) -> None:
 def removed_before_rename(self: PosixStage, dump: Dump) -> None:
     """The committed file of an earlier dump is removed before the new one gets its name.
 
-    Expected: durable/removed_before_rename, in any world; store/lost_block after a crash between the two.
+    Finding: durable/removed_before_rename|store/lost_block. Smallest world: 1.
     """
     path = self._path(*dump.key)
     if self._disk.exists(path):
@@ -160,7 +160,7 @@ def removed_before_rename(self: PosixStage, dump: Dump) -> None:
 def residue_adopted(self: Sweep) -> None:
     """At its start the store takes old temporary files of blocks for commits that were interrupted.
 
-    Expected: store/uncommitted_visible after a crash, in any world.
+    Finding: store/uncommitted_visible|store/torn_block. Smallest world: 1.
     """
     for folder in ("", *self._listed("")):
         for name in self._listed(folder):
@@ -176,5 +176,5 @@ def residue_adopted(self: Sweep) -> None:
 def residue_kept(self: Sweep) -> None:
     """Temporary files of a store that is gone are never reclaimed.
 
-    Expected: store/residue after a crash, in any world.
+    Finding: store/residue. Smallest world: 1.
     """

@@ -14,7 +14,7 @@ CHECKS = 4  # a short while, in which somebody may look
 def renamed_twice(self: PosixStage, dump: Dump) -> None:
     """The file gets its final name, loses it while its header is checked, and gets it for good.
 
-    Expected: linearizable/not_linearizable, in any world: a block is seen, not seen, and seen.
+    Finding: linearizable/not_linearizable. Smallest world: 1.
     """
     path = self._path(*dump.key)
     try:

@@ -76,6 +76,8 @@ RACY_MUTANTS = (
     "window_buffer.read_before_barrier", "hello_rank.identity_read_once",
     "two_lanes.both_lanes_send", "two_lanes.fence_is_the_other_lanes",
     "two_lanes.credit_not_awaited", "two_lanes.credit_before_the_copy",
+    "streams.copy_not_ordered_after_compute",
+    "streams.event_recorded_before_the_copy",
     "allreduce_twophase.two_barriers_one_row", "allreduce_twophase.chunks_overtaken",
     "allreduce_twophase.sticky_arrivals", "allreduce_ring.announces_to_left",
     "allreduce_ring.halves_share_rows", "allreduce_ring.first_pull_unguarded",
@@ -103,7 +105,7 @@ RACY_MUTANTS = (
 SOMETIMES_RACY = (
     "alltoall.places_move_with_the_size", "alltoallv.places_move_with_the_size",
     "alltoallv.readers_not_awaited", "admission.own_room_decides", "channels.limit_multiplied",
-    "far_offsets.signed_offset_wraps",
+    "far_offsets.signed_offset_wraps", "streams.slot_filled_before_copied",
 )
 
 

@@ -3,12 +3,13 @@
 import os
 from pathlib import Path
 
+import msgspec
 import torch
 
 from faults.environment import Crash
 from faults.storage import SlowIo
-from harness import Plan, Scenario, SimulatedDisk, Verdict, rank_disk, run
-from harness.hunt import Order, hunt
+from harness import Plan, Preempt, Scenario, SimulatedDisk, Verdict, rank_disk, run
+from harness.hunt import Order, Target, hunt
 from harness.record import place
 from harness.report.events import wordings
 
@@ -65,12 +66,15 @@ def test_an_event_names_its_path_and_the_callers_line():
 
 
 def test_a_schedule_interleaves_disk_operations_and_replays():
-    found = hunt(Order(counting, 3, plans_max=200))
+    found = hunt(Order(counting, 3, plans_max=200, until=Target("integrity/wrong_value")))
     assert found.finding is not None
-    assert found.finding.name == "integrity/wrong_value"
-    assert found.outcome.plan.schedule
-    again = run(found.outcome.plan, scenario=counting)
-    assert again.run.identity() == found.outcome.run.identity()
+    schedules = [(Preempt(at, 0),) for at in range(20)]
+    plans = [msgspec.structs.replace(plan_of(counting), schedule=one) for one in schedules]
+    wrong = [one for one in (run(plan, scenario=counting) for plan in plans) if one.findings]
+    assert wrong
+    assert {finding.name for one in wrong for finding in one.findings} == {"integrity/wrong_value"}
+    again = run(wrong[0].plan, scenario=counting)
+    assert again.run.identity() == wrong[0].run.identity()
 
 
 def test_other_lanes_go_on_during_a_slow_operation():

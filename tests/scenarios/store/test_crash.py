@@ -11,6 +11,7 @@ from harness.errors import PlanError, UsageError
 from harness.hunt import Order, Target, hunt
 from harness.minimise import minimise
 from harness.plan import decode_wire, encode, from_wire
+from harness.report.text import drawn
 from scenarios.store import crash
 from scenarios.store.crash import CALLS, Params, worked, workloads
 from scenarios.store.crash_exhaustion import exhausted
@@ -129,6 +130,7 @@ def test_a_finding_is_shrunk_to_one_lost_effect_and_replays():
     assert plan.params.calls == ("dump a", "commit true")
     assert [line.split(",")[0] for line in small.finding.evidence[1:]] == ["lost: entry 8"]
     assert "mkdir" in small.finding.evidence[1]
+    assert repr(plan.crash) in " ".join(drawn(small.outcome))
     again = from_wire(decode_wire(encode(plan)), Params, {})
     assert again == plan
     assert run(again, scenario=SCENARIO).finds(small.finding.identity) is not None

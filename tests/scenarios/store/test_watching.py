@@ -102,6 +102,13 @@ def test_the_scenarios_of_the_store_are_judged(name):
     assert ("cut" in kinds) == (name == "restart")
 
 
+def test_a_search_that_is_too_long_makes_the_run_unknown(monkeypatch):
+    monkeypatch.setattr(LINEARIZABLE, "_limit", 0)
+    outcome = run(Plan(scenario=SCENARIO.name, params=SCENARIO.params(), ranks=1), scenario=SCENARIO)
+    assert outcome.verdict is Verdict.UNKNOWN
+    assert outcome.notes == ("checker linearizable: block 0: no verdict within 0 steps",)
+
+
 def test_the_watchers_see_the_block_come():
     plan = Plan(scenario=SCENARIO.name, params=SCENARIO.params(), ranks=2)
     calls = run(plan, scenario=SCENARIO).run.observed["history"].calls

@@ -47,7 +47,7 @@ def test_a_right_configuration_passes_every_check_and_leaves_nothing(tmp_path):
     ("given", "name", "words"),
     [
         ({"connector": "UcmPosixStor"}, "connector", ["nearest: UcmPosixStore"]),
-        ({"store_pipeline": "Cach|Posix"}, "pipeline", ["nearest: 'Cache'"]),
+        ({"store_pipeline": "Cach|Posix"}, "pipeline", ["nearest: 'Cache|Posix'"]),
         ({"storage_path": "kv"}, "values", ["absolute path", "nearest: '/kv'"]),
     ],
 )
@@ -112,6 +112,8 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path, monkeypatch):
 def test_space_and_capacity(tmp_path, no_child, monkeypatch):
     found = by_name(examine({"storage_path": str(tmp_path), "capacity_bytes": 1 << 60}))
     assert (found["space"].verdict, "more than" in found["space"].text) == ("warn", True)
+    found = by_name(examine({"storage_path": str(tmp_path), "capacity_bytes": 100}))
+    assert (found["space"].verdict, "no room for a block" in found["space"].text) == ("warn", True)
     monkeypatch.setattr(store_doctor, "TRANSFER_BYTES", 1 << 60)
     found = by_name(examine({"storage_path": str(tmp_path)}))
     assert (found["space"].verdict, found["space"].remedy.startswith("free ")) == ("fail", True)

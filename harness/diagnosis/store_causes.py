@@ -1,15 +1,16 @@
-"""Causes that lie with a store's client, where the record shows what its calls passed: rows of BECAUSE.
+"""Causes of what a store did, or its client, where the record of the calls proves it: rows of BECAUSE.
 
-A call's record has what its program meant and what the store was given, so a row here is proven by the
-difference; which call it was stands in the finding's evidence. Not modelled: two mistakes at once.
+A call's record has what its program meant and what the store was given, a run's what the disk did: a row
+here is chosen for a difference between them, which stands in the finding's evidence. Not modelled: two
+causes at once.
 """
 
 from __future__ import annotations
 
-CLIENTS: dict[str, tuple[str, str]] = {
+CAUSES: dict[str, tuple[str, str]] = {
     "ids_changed": (
-        "the same process passed another id for the same block than before: something in the id differs "
-        "from call to call (a clock, an address, a counter)",
+        "the same rank passed another id for the same block than before: something in the id differs "
+        "from call to call (a clock, an address, a counter), or since a restart (a hash's seed)",
         "make ids with hashlib from the tokens and the id before, and from nothing else",
     ),
     "ids_missing": (
@@ -49,5 +50,30 @@ CLIENTS: dict[str, tuple[str, str]] = {
         "the client went on before its task was done: neither wait nor a check that said done stands "
         "between the call and the use of its tensor or its blocks",
         "wait(task), or poll check until it is done, before the tensor is touched and before commit",
+    ),
+    "found_damaged": (
+        "the store finds its own block damaged although the disk did no harm: it does not read or write "
+        "what it means to (an offset, a length, the rest of a short transfer)",
+        "compare offset and length of each read and write of the block's file, above all of the second "
+        "one after a short count",
+    ),
+    "shard_left_out": (
+        "the bytes are another shard's of the same block: a key, a path or an offset leaves the shard "
+        "out",
+        "make the shard a part of every key and file name, and compare it at load",
+    ),
+    "not_verified": (
+        "the disk harmed the block's file in silence, and the store went on with what it read",
+        "store length, id, shard and checksum with each block, header included, and verify them at every "
+        "load",
+    ),
+    "told_good": (
+        "an operation on the block's file failed, and the call it belongs to was told good",
+        "make every failed open, read, write, fsync and rename a failure of its call; a lookup that "
+        "cannot know raises",
+    ),
+    "not_durable": (
+        "the block's file was not durable when its commit was acknowledged, and the power took it",
+        "fsync the file before it is renamed, and the folders of the new name before commit says success",
     ),
 }
