@@ -14,7 +14,7 @@ from harness.crash_states import CrashStates
 from harness.power_cut import PowerCut
 from systems.store.real import RealDisk
 
-PROGRAMS = 25
+PROGRAMS = 15
 LENGTH = 8
 NAMES = ("a", "b", "c")
 SIZES = (100, 512, 4096, 5000, 9000)

@@ -62,7 +62,7 @@ def hunted(adapter, name, plans_max=PLANS):
 @pytest.mark.parametrize(
     ("adapter", "name"),
     [
-        *cases(Rocksdict),
+        *cases(Rocksdict, nightly=SELDOM),
         *cases(Safetensors, TorchMapped, without=("outside_damage",), nightly=SELDOM),
         *cases(LMCacheDisk, LMCacheL2, without=("outside_damage", "shortage"), nightly=EVERY),
     ],
@@ -83,7 +83,8 @@ def damage(adapter):
 
 
 @pytest.mark.parametrize("adapter", [
-    pytest.param(Safetensors, marks=is_here(Safetensors)), TorchMapped,
+    pytest.param(Safetensors, marks=is_here(Safetensors)),
+    pytest.param(TorchMapped, marks=NIGHTLY),  # the default run replays its seeds
     pytest.param(LMCacheDisk, marks=[is_here(LMCacheDisk), *NIGHTLY]),
     pytest.param(LMCacheL2, marks=[is_here(LMCacheL2), *NIGHTLY]),
 ])

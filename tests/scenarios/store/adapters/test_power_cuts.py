@@ -65,9 +65,8 @@ def ends(name, at, *, log_flushed=False):
 @pytest.mark.parametrize(("name", "every", "log_flushed"), [
     ("killed_at", 3, False),
     pytest.param("cut_at", 3, False, marks=needs_power_cut),
-    pytest.param("cut_at", 5, True, marks=needs_power_cut),
-    pytest.param("flushed_cut_at", 5, False, marks=needs_power_cut),
-    pytest.param("unsynced_cut_at", 5, True, marks=needs_power_cut),
+    pytest.param("flushed_cut_at", 7, False, marks=needs_power_cut),
+    pytest.param("unsynced_cut_at", 7, True, marks=needs_power_cut),
     pytest.param("killed_at", 1, False, marks=pytest.mark.nightly),
     *[
         pytest.param(name, 1, flushed, marks=[needs_power_cut, pytest.mark.nightly])
