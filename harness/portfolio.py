@@ -6,8 +6,8 @@ operations that tear, and a crash; of a scenario with a recovery some crash stat
 with a disk gets a few of the explorers and of the many faults for each parameter set, and for the next
 one those that follow: how a store is configured matters more there than one more schedule. The first
 parameter set is the scenario's defaults in a world of four, what a user would try first. All randomness
-follows from the root seed; the same root seed and
-limits hunt the same plans, whatever modules are imported and whatever Hypothesis profile is in force.
+follows from the root seed; the same root seed and limits hunt the same plans, whatever modules are
+imported and whatever Hypothesis profile is in force.
 """
 
 from __future__ import annotations

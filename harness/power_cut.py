@@ -77,7 +77,8 @@ class MountedDisk:
             )
             stack.callback(self._end)
             self.keeper = self._shell.pid
-            self.folder = f"/proc/{self.keeper}/root{self.inside}"
+            seen_by_it = os.path.join("/proc", str(self.keeper), "root")
+            self.folder = seen_by_it + self.inside
             self._opened(stack)
             self._mount()
             self._stack = stack.pop_all()

@@ -85,8 +85,7 @@ def parse_until(text: str, scenarios: Sequence[Scenario] = ()) -> Target:
         rank = int(match[1])
     own = [checker for scenario in scenarios for checker in scenario.checkers]
     checkers = {checker.name for checker in (*CHECKERS, RACES, *own)}
-    kinds = {name for name in LIKELY if "/" in name}
-    known = checkers | kinds | {kind.split("/")[1] for kind in kinds}
+    known = checkers | set(LIKELY) | {kind.split("/")[1] for kind in LIKELY}
     # An exception's kind is its class's name, so that set is open.
     if name and name not in known and not name.startswith("exceptions/"):
         raise UnknownName("checker or kind of finding", name, known)

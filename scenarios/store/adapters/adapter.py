@@ -114,6 +114,19 @@ class Adapter:
         """Close the store; what was stored stays."""
 
 
+def fill(target: Any, found: Any) -> bool:
+    """Copy what a key-value store found into a target; whether it found anything.
+
+    found: bytes, or None. Raises ValueError where the target has another length.
+    """
+    if found is None:
+        return False
+    if len(found) != target.numel():
+        raise ValueError(f"{len(found)} bytes for a target of {target.numel()}")
+    memoryview(target.numpy())[:] = found
+    return True
+
+
 def checked(adapter: Any) -> type[Adapter]:
     """`adapter` if it can be driven. Raises UsageError."""
     if not (isinstance(adapter, type) and issubclass(adapter, Adapter)):

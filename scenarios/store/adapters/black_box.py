@@ -208,12 +208,21 @@ def _power_cut(bench: Bench, params: PowerLoss) -> None:
         bench.cut_in_dump(client, others, params.after / 10_000, log_flushed=params.log_flushed)
     else:
         bench.cut(log_flushed=params.log_flushed)
+    after_the_end(bench, blocks, others)
+
+
+def after_the_end(bench: Bench, blocks: list[int], others: list[int]) -> int:
+    """A client that opens the folder of one that has ended, loads all and stores all again; its number.
+
+    blocks: that were stored before. others: whose dump the end may have met.
+    """
     client = bench.open()
     bench.lookup(client, blocks)
     for block in [*blocks, *others]:
         bench.load(client, [block])
     bench.store(client, [*blocks, *others])
     bench.load(client, [*blocks, *others])
+    return client
 
 
 def _odd_sizes(bench: Bench, params: OddSizes) -> None:

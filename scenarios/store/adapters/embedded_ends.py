@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from harness import PowerCut, Scenario
 from scenarios.store.adapters.bench import Bench
-from scenarios.store.adapters.black_box import DEFAULT, Sizes, host_of
+from scenarios.store.adapters.black_box import DEFAULT, Sizes, after_the_end, host_of
 from scenarios.store.adapters.checker import StoreChecker
 from scenarios.store.adapters.embedded import Embedded, EmbeddedFlushed, EmbeddedUnsynced
 from systems.store.real import RealDisk
@@ -94,13 +94,7 @@ def _workload(end: Literal["kill", "cut"]) -> Callable[[Bench, Any], None]:
             bench.cut(log_flushed=params.log_flushed)  # again, if the store had ended before
         else:
             bench.kill(client)
-        client = bench.open()
-        bench.lookup(client, blocks)
-        for block in [*blocks, *others]:
-            bench.load(client, [block])
-        bench.store(client, [*blocks, *others])
-        bench.load(client, [*blocks, *others])
-        bench.close(client)
+        bench.close(after_the_end(bench, blocks, others))
 
     return workload
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from scenarios.store.adapters.adapter import Adapter
+from scenarios.store.adapters.adapter import Adapter, fill
 from scenarios.store.adapters.black_box import black_box
 
 MAP_BYTES = 64 << 20
@@ -35,13 +35,7 @@ class Lmdb(Adapter):
     def get(self, block_id: bytes, target: Any) -> bool:
         """Copy one block out."""
         with self.env.begin(buffers=True) as transaction:
-            found = transaction.get(block_id)
-            if found is None:
-                return False
-            if len(found) != target.numel():
-                raise ValueError(f"{len(found)} bytes for a target of {target.numel()}")
-            memoryview(target.numpy())[:] = found
-            return True
+            return fill(target, transaction.get(block_id))
 
     def has(self, block_id: bytes) -> bool:
         """Whether there is such a key."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from scenarios.store.adapters.adapter import Adapter
+from scenarios.store.adapters.adapter import Adapter, fill
 from scenarios.store.adapters.black_box import black_box
 
 BUFFER_BYTES = 1 << 20
@@ -38,13 +38,7 @@ class Rocksdict(Adapter):
 
     def get(self, block_id: bytes, target: Any) -> bool:
         """Copy one block out."""
-        found = self.db.get(block_id)
-        if found is None:
-            return False
-        if len(found) != target.numel():
-            raise ValueError(f"{len(found)} bytes for a target of {target.numel()}")
-        memoryview(target.numpy())[:] = found
-        return True
+        return fill(target, self.db.get(block_id))
 
     def has(self, block_id: bytes) -> bool:
         """Whether there is such a key."""
