@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 if TYPE_CHECKING:
+    from harness.frontends.torch_distributed.calls import Call as TorchCall
     from harness.plan import Fault
 
 VALUE_BYTES_MAX = 256
@@ -251,6 +252,10 @@ class Run:
     programs: list[Any] = field(default_factory=list)  # by dispatch, what each rank ran
     faults: tuple[Fault, ...] = ()  # of the plan, by index
     printed: list[str] = field(default_factory=list)  # by rank, the end of what its process printed
+    # Of a torch.distributed program. calls: by rank, in the order in which it made them. waits: by number
+    # of a work, where the user waited for it (wait, or its future) or saw that it was complete.
+    torch_calls: list[list[TorchCall]] = field(default_factory=list)
+    torch_waits: dict[int, tuple[CodeType | None, int]] = field(default_factory=dict)
 
     @property
     def names(self) -> list[WindowRecord]:

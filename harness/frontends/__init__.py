@@ -1,0 +1,1 @@
+"""Programs that were not written for us, run as they are."""
