@@ -153,7 +153,7 @@ def _exchanged(
     for rank, (flat, *_) in enumerate(inputs):
         sizes = list(splits[rank][0]) if splits else []
         even = [len(flat) // len(inputs)] * len(inputs)
-        pieces.append(flat.split(sizes or even))
+        pieces.append(torch.split(flat, sizes or even))
     return [[torch.cat([given[rank] for given in pieces])] for rank in range(len(inputs))]
 
 

@@ -135,7 +135,8 @@ def test_as_gloo_does_it(size, tmp_path, monkeypatch):
     ]
     for child in world:
         ending = child.ended(within=SOON)
-        assert ending is not None and ending.code == 0, ending and ending.log
+        assert ending is not None
+        assert ending.code == 0, ending.log
         child.close()
     real = [torch.load(tmp_path / f"{rank}.pt") for rank in range(size)]
     for number, case in enumerate(CASES):
