@@ -10,6 +10,7 @@
       OperationError             a rank or host program asked for something impossible
         OutOfBounds  WrongDtype  WrongShape  WrongPeer  WrongHandle  Misaligned  NonContiguous
         UseAfterFree  DispatchError  NotShared  ThreadStarted  NoSchedulingPoint  RankExited
+        CollectiveMismatch
       PeerLost                   the world's answer to a rank that waits for a dead one
       Undecided                  a checker that came to no verdict
       NotYet                     a part of the interface that has its place but no body yet
@@ -135,6 +136,10 @@ class RankExited(OperationError):
         super().__init__(text or f"rank {rank}: its process ended with {code}")
         self.rank = rank
         self.code = code
+
+
+class CollectiveMismatch(OperationError, RuntimeError):
+    """Raised in each member of a torch.distributed collective whose ranks' calls do not agree."""
 
 
 class PeerLost(RankfaultError):
