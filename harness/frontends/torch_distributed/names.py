@@ -31,6 +31,8 @@ def names_of(
         if is_user(frame.f_code):
             frames += 1
             for name, value in list(frame.f_locals.items()):
+                if not name.isidentifier():
+                    continue  # what pytest puts into a function with asserts
                 for inside, held in _held(name, value):
                     seen += 1
                     if held is tensor:

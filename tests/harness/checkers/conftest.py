@@ -70,7 +70,7 @@ class World:
             if differ or len(made) == len(call.group):
                 self.finish(made, differ)
             return
-        ends = self.met[call.group_name, call.tag]
+        ends = self.met["messages", call.group_name, call.tag]
         for other in ends:
             if other.kind != call.kind and other.peer in (call.rank, ANY) and (
                 call.peer in (other.rank, ANY)
