@@ -151,6 +151,7 @@ def execute_plan(
         eager=plan.visibility.delivery == "eager",
         torn=plan.visibility.torn,
         watch=watch,
+        threads=scenario.threads,
         device_ids=scenario.device_ids(plan.ranks) if scenario.device_ids else None,
         chooser=chooser,
         guide=guide,

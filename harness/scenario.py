@@ -113,6 +113,8 @@ class Scenario:
     recovery: the host program of what comes after a crash, for plans with `crash`; it is given an
     Aftermath. What host (and recovery, for a crash of the recovery) returns then has its SimulatedDisk
     as `disk`; that disk's profile says what a crash may leave, its marks what has been promised.
+    threads: each lane runs on an OS thread of its own (one at a time): for programs inside whose native
+    code a greenlet must not switch.
     """
 
     name: str
@@ -129,6 +131,7 @@ class Scenario:
     subject: Callable[[], str] | None = None
     recovery: Callable[[World, Any, Aftermath], Any] | None = None
     comes_to: Callable[[Run], list[str]] | None = None
+    threads: bool = False
     doc: str = ""
     digest: str = ""  # of the user's file it came from
 

@@ -29,7 +29,8 @@ from harness.record import Blocked, Failure, Run, WindowRecord
 class Job:
     """What a fabric is asked to run. host: called with the world; returns what to observe.
 
-    watch: look at every torch operation for uses of tensors that are in flight.
+    watch: look at every torch operation for uses of tensors that are in flight. threads: each lane runs
+    on an OS thread of its own (fabric/threads.py).
     """
 
     ranks: int
@@ -39,6 +40,7 @@ class Job:
     eager: bool = False
     torn: int = 0
     watch: bool = False
+    threads: bool = False
     device_ids: Sequence[int] | None = None
     chooser: Chooser | None = None
     guide: Callable[[int], int] | None = None
@@ -62,7 +64,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
         chooser.restart()
     simulation = Simulation(
         job.ranks, schedule=job.schedule, eager=job.eager, chooser=chooser, guide=job.guide,
-        events_max=job.events_max, swapping=swapping, torn=job.torn,
+        events_max=job.events_max, swapping=swapping, torn=job.torn, threaded=job.threads,
     )
 
     def on_fire(index: int, op: Operation) -> None:
@@ -90,7 +92,9 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
             for lane in simulation.lanes
             if lane.state == "running" and lane not in simulation.polled
         )
-        if not simulation.failures and not simulation.dead and not simulation.polled:
+        # A program that was not written for us keeps state that no probe could put back.
+        probes = not (simulation.failures or simulation.dead or simulation.polled or job.threads)
+        if probes:
             following = afterwards(simulation, windows, ranks, interposer, dispatched)
             for entry in blocked:
                 entry.afterwards = following.get(entry.lane, entry.afterwards)
