@@ -330,6 +330,8 @@ def finished(
         touched=simulation.touched,
         programs=_programs(world.recorded),
         faults=tuple(job.faults),
+        torch_calls=[rank.torch_calls for rank in ranks] if job.threads else [],
+        printed=[rank.printed.text if rank.printed else "" for rank in ranks] if job.threads else [],
         private=[p.name for p in world.recorded.prepared.values() if p.private is not None],
     )
 

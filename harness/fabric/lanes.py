@@ -20,7 +20,7 @@ POLL_VALUES_MAX = 16
 # Events that change nothing another lane could read.
 QUIET_EVENTS = frozenset((
     "load", "remote_load", "get_issue", "get_nbi", "get", "read", "read_part", "land", "fence",
-    "quiet", "sleep", "expired",
+    "quiet", "sleep", "expired", "is_completed", "store_check",
 ))
 EVENT_SECONDS = 1e-6
 STREAMS = 1 << 16  # more than ranks

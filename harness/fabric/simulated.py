@@ -61,6 +61,7 @@ class Simulation(Choosing):
         self.failures: list[Failure] = []
         self.peers_lost: list[int] = []
         self.stopping = False
+        self.at_end: list[Callable[[], None]] = []  # called when all lanes have ended
         self.probed: Lane | None = None
         self._interrupt: BaseException | None = None
         self._hub: Any = threads.hub() if threaded else getcurrent()
@@ -101,6 +102,8 @@ class Simulation(Choosing):
                     self._still_blocked(when_blocked)
             finally:
                 self._unwind()
+                for put_back in self.at_end:
+                    put_back()
                 end(self._modes, self._guards)
         if self._interrupt is not None:
             raise self._interrupt
