@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import c10d_logger
 from torch.distributed import distributed_c10d as c10d
 
 from harness.errors import WrongCollective, WrongWorld, nearest
@@ -114,6 +115,7 @@ class RankWorld:
             (c10d, "_new_process_group_helper", self._new_group),
             (c10d, "_get_default_timeout", _default_timeout),
             (c10d, "_warn_not_in_group", self._not_in_group),
+            (c10d_logger, "_get_msg_dict", lambda name, *args, **kwargs: {"func_name": name}),
         ]
         for name, made in self._founding.shelf.types(self._place).items():
             found += [(owner, name, made) for owner in (dist, c10d, _rendezvous) if hasattr(owner, name)]
