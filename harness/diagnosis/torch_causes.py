@@ -47,11 +47,11 @@ TORCH: dict[str, tuple[str, str]] = {
         "one end of the message is left out, or peer or tag differ between the two",
         "compute peer and tag of both ends from the same expression",
     ),
-    "torch/different_message_size": (
+    "torch/send_recv_size": (
         "sender and receiver compute the size differently; gloo aborts the receiver, or fills a part",
         "send the size first, or compute it from what both know",
     ),
-    "torch/different_message_dtype": (
+    "torch/send_recv_dtype": (
         "the receiver's buffer has another dtype: the bytes are taken for something else",
         "allocate the buffer with the sender's dtype",
     ),

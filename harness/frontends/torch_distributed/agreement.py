@@ -25,7 +25,7 @@ class Disagreement:
     """The first parameter in which calls differ.
 
     kind: different_group, different_collective, different_root, different_reduce_op, different_dtype,
-    different_shape, different_splits; of a message different_message_dtype, different_message_size.
+    different_shape, different_splits; of a message send_recv_dtype, send_recv_size.
     odd, usual: a call of the odd side and one of the other. text: what differs, without places.
     sides: each value as a text, with its ranks; the usual one first.
     """
@@ -58,9 +58,9 @@ def message_disagreement(send: Call, receive: Call) -> Disagreement | None:
     """What the two ends of a message do not agree on: the dtype, or the number of elements."""
     given, taken = send.inputs[0], receive.outputs[0]
     if given.dtype != taken.dtype:
-        kind, sent, due = "different_message_dtype", given.dtype, taken.dtype
+        kind, sent, due = "send_recv_dtype", given.dtype, taken.dtype
     elif given.numel != taken.numel:
-        kind, sent, due = "different_message_size", str(given), str(taken)
+        kind, sent, due = "send_recv_size", str(given), str(taken)
     else:
         return None
     text = f"rank {send.rank} sends {sent}, rank {receive.rank} receives {due}"
