@@ -28,7 +28,7 @@ def buffers(run: Run) -> Iterator[Finding]:
     if run.touched:
         yield from _touched(run, calls)
     yield from _overlapping(run)
-    if run.ended == "returned" and not real_failures(run):
+    if run.ended == "returned" and not run.dead and not real_failures(run):
         yield from _dropped(run)
 
 

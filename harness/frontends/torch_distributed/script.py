@@ -18,8 +18,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from harness.checkers.torch_program import TorchProgram
 from harness.errors import RankExited, UserFileError
 from harness.frontends.torch_distributed.environment import Surroundings
+from harness.frontends.torch_distributed.outcome import came_to
 from harness.frontends.torch_distributed.place import Place
 from harness.frontends.torch_distributed.watching import Watched
 from harness.frontends.torch_distributed.world import Founding, RankWorld
@@ -86,7 +88,7 @@ def script_scenario(
 
     return Scenario(
         name=path, host=host, params=_params(argv), ranks=ranks, threads=True,
-        doc=f"{path}, a torch.distributed program", digest=hashlib.sha256(text).hexdigest()[:16],
+        checkers=(TorchProgram(),), comes_to=came_to, doc=f"{path}, a torch.distributed program", digest=hashlib.sha256(text).hexdigest()[:16],
     )
 
 
@@ -95,7 +97,7 @@ def _run(
     argv: tuple[str, ...],
 ) -> None:
     """One rank of the script."""
-    place = Place(rank, rank._state.torch_calls)
+    place = Place(rank)
     world = RankWorld(place, founding)
     main = ModuleType("__main__")
     main.__dict__.update(__file__=os.path.abspath(path), __builtins__=__builtins__)
