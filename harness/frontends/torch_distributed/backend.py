@@ -91,11 +91,11 @@ class SimulatedGroup(dist.ProcessGroup):
         return [torch.device("cpu")]
 
     def getBackendName(self) -> str:  # noqa: N802 torch's name
-        """The backend that the program asked for."""
-        return self.backend
+        """What native code sees: no backend whose class it would expect."""
+        return "simulated"
 
     def name(self) -> str:
-        """The same."""
+        """The backend that the program asked for."""
         return self.backend
 
     def _get_backend_name(self) -> str:

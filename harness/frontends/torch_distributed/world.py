@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch.distributed import c10d_logger
 from torch.distributed import distributed_c10d as c10d
 
-from harness.errors import NotAMember, WrongCollective, WrongWorld, nearest
+from harness.errors import CollectiveMismatch, NotAMember, WrongCollective, WrongWorld, nearest
 from harness.frontends.torch_distributed.backend import SimulatedGroup
 from harness.frontends.torch_distributed.calls import Call
 from harness.frontends.torch_distributed.environment import Entry
@@ -182,7 +182,8 @@ class RankWorld:
         self, told: str, key: tuple[Any, ...], members: tuple[int, ...], mine: int,
         timeout: timedelta | None, code: Any, lasti: int,
     ) -> None:
-        """Wait for the other members. Raises WrongWorld where ranks do not fit together."""
+        """Wait for the other members. Raises WrongWorld or CollectiveMismatch where ranks do not fit
+        together."""
         place = self._place
         count = self._begun.get(key, 0)
         self._begun[key] = count + 1
@@ -191,8 +192,12 @@ class RankWorld:
         def arrive() -> Any:
             place.point(kind, -1, place.index, 0, 0)
             gathering = self._founding.gatherings.setdefault((*key, count), Gathering(members))
-            _check_fit(told, kind, gathering, members, mine)
             op = place.sim.work(place.lane, kind, lambda: None, code, lasti)
+            place.calls.append(Call(
+                kind=kind, rank=mine, group=members, group_name=" ".join((kind, *map(str, key[1:]))),
+                seq=count, number=op.number, code=code, lasti=lasti, at=len(place.sim.events),
+            ))
+            _check_fit(told, kind, gathering, members, mine)
             place.event(kind, place.index, 0, None, op.number, code, lasti)
             gathering.works[mine] = place.sim, op
             if len(gathering.works) == len(members):
@@ -220,7 +225,7 @@ def _check_fit(
                 f"{told}: world size {len(members)}; rank {next(iter(gathering.works))} has "
                 f"{len(gathering.ranks)}"
             )
-        raise WrongWorld(
+        raise CollectiveMismatch(
             f"{told}: group of ranks {list(members)}; rank {next(iter(gathering.works))} makes it of "
             f"{list(gathering.ranks)}"
         )
