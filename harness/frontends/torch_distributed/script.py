@@ -28,7 +28,6 @@ from harness.frontends.torch_distributed.world import Founding, RankWorld
 from harness.host import World
 from harness.scenario import Scenario
 
-
 Argv = Annotated[tuple[str, ...], msgspec.Meta(extra={"fixed": True})]
 
 
@@ -88,7 +87,8 @@ def script_scenario(
 
     return Scenario(
         name=path, host=host, params=_params(argv), ranks=ranks, threads=True,
-        checkers=(TorchProgram(),), comes_to=came_to, doc=f"{path}, a torch.distributed program", digest=hashlib.sha256(text).hexdigest()[:16],
+        checkers=(TorchProgram(),), comes_to=came_to,
+        doc=f"{path}, a torch.distributed program", digest=hashlib.sha256(text).hexdigest()[:16],
     )
 
 

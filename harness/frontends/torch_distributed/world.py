@@ -11,7 +11,6 @@ Not modelled: split_group and shrink_group, RPC, torchcomms.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 import sys
 from datetime import timedelta
 from typing import Any
@@ -31,8 +30,9 @@ from harness.frontends.torch_distributed.stores import Shelf, Unlimited, Virtual
 
 BACKENDS = ("gloo", "nccl", "mpi", "ucc", "xccl", "undefined")
 # The module; torch.distributed.rendezvous is the function of that name.
-_rendezvous = sys.modules[dist.rendezvous.__module__]
-_isolate = torch._C._distributed_c10d._set_thread_isolation_mode
+_rendezvous = sys.modules["torch.distributed.rendezvous"]
+_native: Any = torch._C._distributed_c10d
+_PrefixStore = _native.PrefixStore
 
 
 class _OwnWorld(c10d._World):
@@ -76,7 +76,7 @@ class _Isolation:
     @on.setter
     def on(self, value: bool) -> None:
         _Isolation._on = value
-        _isolate(value)
+        _native._set_thread_isolation_mode(value)
 
 
 class Gathering:
@@ -123,7 +123,7 @@ class RankWorld:
 
     def end(self) -> None:
         """The program has ended: forget its groups. Called while its surroundings are in force."""
-        c10d._unregister_all_process_groups()
+        _native._unregister_all_process_groups()
 
     def _not_in_group(self, name: str) -> None:
         """torch warns of a call in a group that the rank is no member of; here it is an error."""
@@ -170,9 +170,9 @@ class RankWorld:
         )
         group._set_group_name(c10d.GroupName(group_name))
         group._set_group_desc(group_desc or "undefined")
-        prefixed = dist.PrefixStore(f"{group_name}/", store)
+        prefixed = _PrefixStore(f"{group_name}/", store)
         c10d._register_pg_in_world(
-            group, backend_name=backend, store=prefixed, group_name=group_name,
+            group, backend_name=backend, store=prefixed, group_name=c10d.GroupName(group_name),
             backend_config=str(c10d.BackendConfig(c10d.Backend(backend))),
             **({"pg_tag": f"user:{pg_tag}"} if pg_tag else {"add_to_default_tag": True}),
         )
@@ -247,7 +247,7 @@ def _default_timeout(backend: object) -> timedelta:
 
 def _address(store: Any) -> Any:
     """Where ranks meet: the address of the store below all prefixes."""
-    while isinstance(store, dist.PrefixStore):
+    while isinstance(store, _PrefixStore):
         store = store.underlying_store
     return store.address if isinstance(store, VirtualStore) else ("store",)
 
