@@ -28,11 +28,11 @@ from harness.fabric.frames import is_library
 from harness.frontends.torch_distributed.calls import ANY, Call
 from harness.frontends.torch_distributed.collectives import refusal
 from harness.frontends.torch_distributed.exchange import Exchange, Part, Tensors
+from harness.frontends.torch_distributed.handles import SimulatedWork, Together
 from harness.frontends.torch_distributed.issuing import Request, metas
 from harness.frontends.torch_distributed.names import names_of
 from harness.frontends.torch_distributed.place import Place
 from harness.frontends.torch_distributed.stores import seconds_of
-from harness.frontends.torch_distributed.works import SimulatedWork, Together
 
 _OPS = {
     getattr(dist.ReduceOp, name.upper()): name
