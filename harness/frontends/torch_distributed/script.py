@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -27,10 +28,14 @@ from harness.host import World
 from harness.scenario import Scenario
 
 
-class ScriptParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """argv: what follows the script on its command line."""
+USUAL_RANKS = 4
 
-    argv: tuple[str, ...] = ()
+
+def _params(argv: tuple[str, ...]) -> type[msgspec.Struct]:
+    """The params of a script: its command line, which the user gave."""
+    return msgspec.defstruct(
+        "ScriptParams", [("argv", tuple[str, ...], argv)], frozen=True, forbid_unknown_fields=True
+    )
 
 
 @functools.lru_cache(maxsize=64)
@@ -65,25 +70,28 @@ def script_scenario(
     """
     code = _compiled(path, text)
 
-    def host(world: World, given: ScriptParams) -> None:
+    def program(main: ModuleType) -> None:
+        exec(code, main.__dict__)
+
+    def host(world: World, given: Any) -> None:
         founding = Founding()
-        arguments = given.argv or argv
         for index in range(world.size):
             world.dispatch(
-                functools.partial(_run, code, path, variables_of), founding, arguments, device=index
+                functools.partial(run_rank, program, path, variables_of), founding, given.argv, device=index
             )
 
     return Scenario(
-        name=path, host=host, params=ScriptParams, ranks=ranks, threads=True,
+        name=path, host=host, params=_params(argv), ranks=ranks, threads=True, given=True,
+        usual_ranks=(USUAL_RANKS, USUAL_RANKS),
         doc=f"{path}, a torch.distributed program", digest=hashlib.sha256(text).hexdigest()[:16],
     )
 
 
-def _run(
-    code: CodeType, path: str, variables_of: Any, rank: Any, founding: Founding,
+def run_rank(
+    program: Callable[[ModuleType], None], path: str, variables_of: Any, rank: Any, founding: Founding,
     argv: tuple[str, ...],
 ) -> None:
-    """One rank of the script."""
+    """One rank: `program`, given its `__main__`, in the surroundings of the script `path`."""
     place = Place(rank, rank._state.torch_calls)
     world = RankWorld(place, founding)
     main = ModuleType("__main__")
@@ -98,7 +106,7 @@ def _run(
     surroundings.enter()
     try:
         with Watched(place):
-            exec(code, main.__dict__)
+            program(main)
     except SystemExit as error:
         if error.code not in (None, 0):
             number = error.code if isinstance(error.code, int) else 1
