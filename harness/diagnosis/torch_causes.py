@@ -88,7 +88,15 @@ TORCH: dict[str, tuple[str, str]] = {
         "the result follows the order in which messages or completions come (a recv from any rank)",
         "receive from named ranks, or put what came in an order of your own before it is combined",
     ),
-    "torch/collective_mismatch": (
+    "exceptions/collective_mismatch": (
         "ranks made calls that do not fit each other", _SAME_CALLS,
+    ),
+    "exceptions/wrong_collective": (
+        "the group is not this rank's, or is destroyed, or the backend cannot do what is asked of it",
+        "see the error; guard calls of a group by membership, and destroy groups last",
+    ),
+    "exceptions/wrong_world": (
+        "RANK, WORLD_SIZE or the ranks of a group differ between processes",
+        "set the environment as torchrun does; give new_group the same list on every rank",
     ),
 }

@@ -96,6 +96,7 @@ def _of_exchange(calls: Sequence[Call]) -> Disagreement | None:
     ]
     if not wrong:
         return None
+    wrong.sort(key=lambda pair: pair[0].rank == pair[1].rank)  # what goes to itself comes last
     counts = Counter(call.rank for pair in wrong for call in pair)
     most = max(counts.values())
     # The rank in most of the pairs that do not fit; the sender of the first one on a tie.
@@ -105,10 +106,12 @@ def _of_exchange(calls: Sequence[Call]) -> Disagreement | None:
     sender, receiver = next(pair for pair in wrong if blamed in (pair[0].rank, pair[1].rank))
     sent = _per_rank(sender, 0)[sender.group.index(receiver.rank)]
     due = _per_rank(receiver, 1)[sender.group.index(sender.rank)]
-    whom = "itself" if sender.rank == receiver.rank else f"rank {receiver.rank}"
+    whom, who = f"rank {receiver.rank}", "which"
+    if sender.rank == receiver.rank:
+        whom, who = "itself", "and"
     return Disagreement(
         "different_splits", at[blamed], receiver if sender.rank == blamed else sender,
-        f"rank {sender.rank} sends {sent} elements to {whom}, which expects {due} from it",
+        f"rank {sender.rank} sends {sent} elements to {whom}, {who} expects {due} from it",
     )
 
 
@@ -160,6 +163,8 @@ def _shaped(call: Call) -> str:
 
 _PARAMETERS: tuple[tuple[str, Callable[[Call], Hashable], Callable[[Call], str]], ...] = (
     ("different_group", lambda c: c.group, lambda c: f"calls it in group {list(c.group)}"),
+    ("different_group", lambda c: c.kind == "new_group" and c.what,
+     lambda c: f"makes a group of {c.what}"),
     ("different_collective", lambda c: c.family, lambda c: f"calls {c}"),
     ("different_root", lambda c: c.root, lambda c: f"has root {c.root}"),
     ("different_reduce_op", lambda c: c.op, lambda c: f"reduces with {c.op}"),

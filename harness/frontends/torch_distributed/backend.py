@@ -90,7 +90,7 @@ class SimulatedGroup(dist.ProcessGroup):
     def _device_types(self) -> list[torch.device]:
         return [torch.device("cpu")]
 
-    def getBackendName(self) -> str:  # noqa: N802 torch's name
+    def getBackendName(self) -> str:
         """The backend that the program asked for."""
         return self.backend
 

@@ -71,7 +71,8 @@ def results(
     kind: str, inputs: Sequence[Tensors], *, op: str = "", root: int = -1,
     splits: Sequence[tuple[Sequence[int], Sequence[int]]] = (),
 ) -> list[list[torch.Tensor] | None]:
-    """The outputs of each rank, new tensors; None where the rank's output stays as it is.
+    """The outputs of each rank, new tensors; None where the rank's output stays as it is (that of the
+    root of a broadcast, those of the others of a reduce or gather).
 
     inputs: by group rank, the tensors that rank gives (all_reduce, reduce, broadcast: its tensors, of
     which broadcast reads the root's only; scatter: the root's, one a rank; reduce_scatter, all_to_all:
@@ -117,7 +118,10 @@ def _reduce(inputs: Sequence[Tensors], op: str, root: int) -> list[list[torch.Te
 
 
 def _broadcast(inputs: Sequence[Tensors], _: str, root: int) -> list[list[torch.Tensor] | None]:
-    return [[_copy(tensor) for tensor in inputs[root]] for _ in inputs]
+    return [
+        None if rank == root else [_copy(tensor) for tensor in inputs[root]]
+        for rank in range(len(inputs))
+    ]
 
 
 def _all_gather(inputs: Sequence[Tensors], _: str, __: int) -> list[list[torch.Tensor] | None]:

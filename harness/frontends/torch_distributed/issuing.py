@@ -6,7 +6,6 @@ whatever the other ranks pass. Source: c10d's ProcessGroupGloo, torch 2.13.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FrameType
@@ -14,7 +13,9 @@ from types import FrameType
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from harness.fabric.frames import is_library
 from harness.frontends.torch_distributed.calls import ANY, TensorMeta
+from harness.frontends.torch_distributed.names import names_of
 from harness.frontends.torch_distributed.place import Place
 
 Tensors = Sequence[torch.Tensor]
@@ -137,13 +138,8 @@ def meta(place: Place, tensor: torch.Tensor) -> TensorMeta:
 
 
 def variables(frame: FrameType | None, request: Request) -> tuple[str, ...]:
-    """The variables of the user's frame that hold the first tensor (or the list it is in)."""
+    """The variables of the user's frames that hold the first tensor."""
     tensors = request.given or request.taken
     if frame is None or not tensors:
         return ()
-    first = tensors[0]
-    found = frame.f_locals if frame.f_code.co_flags & inspect.CO_NEWLOCALS else frame.f_globals
-    return tuple(
-        name for name, value in found.items()
-        if value is first or (type(value) is list and value and value[0] is first)
-    )
+    return names_of(tensors[0], frame, lambda code: not is_library(code.co_filename))

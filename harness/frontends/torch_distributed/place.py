@@ -46,6 +46,7 @@ class Place:
         self.surroundings: Surroundings
         self.outstanding: dict[int, Any] = {}  # works that nobody has waited for, kept alive
         self.storages: dict[int, tuple[Any, int]] = {}  # by address, while they live: their number
+        self.kept: list[Any] = []
         self._numbers = 0
 
     def next_use(self) -> int:

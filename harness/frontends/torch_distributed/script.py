@@ -19,8 +19,10 @@ from typing import Any
 
 import msgspec
 
+from harness.checkers.torch_program import TorchProgram
 from harness.errors import RankExited, UserFileError
 from harness.frontends.torch_distributed.environment import Surroundings
+from harness.frontends.torch_distributed.outcome import came_to
 from harness.frontends.torch_distributed.place import Place
 from harness.frontends.torch_distributed.watching import Watched
 from harness.frontends.torch_distributed.world import Founding, RankWorld
@@ -83,6 +85,7 @@ def script_scenario(
     return Scenario(
         name=path, host=host, params=_params(argv), ranks=ranks, threads=True, given=True,
         usual_ranks=(USUAL_RANKS, USUAL_RANKS),
+        checkers=(TorchProgram(),), comes_to=came_to,
         doc=f"{path}, a torch.distributed program", digest=hashlib.sha256(text).hexdigest()[:16],
     )
 

@@ -62,6 +62,7 @@ class VirtualStore(dist.Store):
         self._place = place
         self._keys = keys
         self._timeout = timeout
+        place.kept.append(self)  # native code holds on to the store, but not to its methods
 
     def _do(self, kind: str, key: str, body: Callable[[], Any]) -> Any:
         place = self._place

@@ -7,6 +7,9 @@ from typing import Any
 from harness.fabric.tensors import Watching
 from harness.frontends.torch_distributed.place import Place
 
+# Operations that are the collectives themselves, or the wait for one.
+_COLLECTIVES = frozenset(("c10d", "_c10d_functional", "_c10d_functional_autograd"))
+
 
 class Watched(Watching):
     """The rank's own: each rank runs on a thread of its own, and torch keeps modes by thread."""
@@ -18,6 +21,6 @@ class Watched(Watching):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Look, then do what was asked for."""
-        if self._simulation.uses:
+        if self._simulation.uses and func.namespace not in _COLLECTIVES:
             self._look(func, args, kwargs or {})
         return func(*args, **kwargs) if kwargs else func(*args)

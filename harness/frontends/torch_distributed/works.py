@@ -104,7 +104,7 @@ class SimulatedWork(dist.Work):
             engine.queue_callback(self.wait)
         return self._future
 
-    getFuture = get_future  # noqa: N815 torch's name in C++
+    getFuture = get_future
 
 
 class WorkFuture(torch.futures.Future[Any]):

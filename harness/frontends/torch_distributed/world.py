@@ -11,13 +11,13 @@ Not modelled: split_group and shrink_group, RPC, torchcomms.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 import sys
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import c10d_logger
 from torch.distributed import distributed_c10d as c10d
 
 from harness.errors import WrongCollective, WrongWorld, nearest
@@ -103,6 +103,7 @@ class RankWorld:
         self._founding = founding
         self._state = _OwnWorld()
         self._begun: dict[Any, int] = {}
+        self._groups_made = 0
 
     def entries(self) -> list[Entry]:
         """What differs from the process's torch.distributed while the rank's code runs."""
@@ -114,6 +115,7 @@ class RankWorld:
             (c10d, "_new_process_group_helper", self._new_group),
             (c10d, "_get_default_timeout", _default_timeout),
             (c10d, "_warn_not_in_group", self._not_in_group),
+            (c10d_logger, "_get_msg_dict", lambda name, *args, **kwargs: {"func_name": name}),
         ]
         for name, made in self._founding.shelf.types(self._place).items():
             found += [(owner, name, made) for owner in (dist, c10d, _rendezvous) if hasattr(owner, name)]
@@ -159,6 +161,13 @@ class RankWorld:
         else:
             members = tuple(ranks)
             mine = c10d._get_default_group().rank()
+            if group_name.isdigit():  # else a hash: it is made with local synchronisation
+                place.calls.append(Call(
+                    "new_group", mine, tuple(range(c10d._get_default_group().size())), "new_group",
+                    self._groups_made, code=code, lasti=lasti, at=len(place.sim.events),
+                    what=str(list(members)),
+                ))
+                self._groups_made += 1
             if mine not in members:
                 return dist.GroupMember.NON_GROUP_MEMBER, None
             if str(backend) != "nccl":

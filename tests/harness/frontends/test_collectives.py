@@ -90,7 +90,7 @@ def _done(case, rank, size):
     call = getattr(dist, kind)
     if kind in ("all_reduce", "reduce", "broadcast"):
         call(mine[0], *(() if kind == "all_reduce" else (0,)), **with_op)
-        return mine if kind != "reduce" or rank == 0 else None
+        return mine if kind == "all_reduce" or (kind == "reduce") == (rank == 0) else None
     if kind == "gather":
         out = _empty(case, rank, size) if rank == 0 else None
         call(mine[0], out, 0)
