@@ -52,8 +52,9 @@ def execute(job: Job) -> Run:
     """Run the job; repeated with generators by rank when its programs turn out to draw numbers."""
     with exclusive:
         start_watchdog()
-        run, drew = _once(job, swapping=False)
-        if drew:
+        # Programs on threads draw random numbers as a rule (a model's weights): no run without first.
+        run, drew = _once(job, swapping=job.threads)
+        if drew and not job.threads:
             run, _ = _once(job, swapping=True)
     return run
 

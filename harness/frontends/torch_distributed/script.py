@@ -29,7 +29,6 @@ from harness.frontends.torch_distributed.world import Founding, RankWorld
 from harness.host import World
 from harness.scenario import Scenario
 
-
 USUAL_RANKS = 4
 
 
@@ -79,7 +78,8 @@ def script_scenario(
         founding = Founding()
         for index in range(world.size):
             world.dispatch(
-                functools.partial(run_rank, program, path, variables_of), founding, given.argv, device=index
+                functools.partial(run_rank, program, path, variables_of), founding, given.argv,
+                device=index,
             )
 
     return Scenario(
@@ -117,4 +117,5 @@ def run_rank(
             raise RankExited(rank.index, number, told).with_traceback(error.__traceback__) from None
     finally:
         world.end()
+        place.end()
         surroundings.leave()

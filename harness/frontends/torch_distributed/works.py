@@ -56,6 +56,10 @@ class SimulatedWork(dist.Work):
         self._part.end_uses()
         self._place.outstanding.pop(self._part.op.number, None)
 
+    def abandon(self) -> None:
+        """The program has ended without waiting for it."""
+        self._part.end_uses()
+
     def is_completed(self) -> bool:
         """Whether it is, asked at a scheduling point."""
         if self._waited:
