@@ -17,20 +17,19 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import torch.distributed as dist
 
-from harness.supervise import Deadline, Ending, Limits, supervised
+from harness.ambient import now
+from harness.supervise import Ending, supervised
 
 PROGRAMS = Path(__file__).with_name("torch_programs")
 GROUP_SECONDS = 3.0
 WORLD_SECONDS = 25.0
-# Every connection of c10d looks up the name of 127.0.0.1 by DNS (as ::ffff:127.0.0.1 it is not in
-# /etc/hosts): an answer that is lost would hold a rank up for 5 s, longer than GROUP_SECONDS.
+# At both ends of every connection c10d looks up the other's name by DNS (127.0.0.1 as ::ffff:127.0.0.1 is
+# not in /etc/hosts): an answer that is lost would hold the world up for 5 s, longer than GROUP_SECONDS.
 RESOLVER = "timeout:1 attempts:1"
-TIMED_OUT = re.compile(
-    r"Timed out waiting|timed out|Wait timeout|failed to pass monitoredBarrier", re.IGNORECASE
-)
 CURED = re.compile(r"^( *)# cured: ?(.*)$")
 
 
@@ -91,54 +90,66 @@ def be_rank(value: dict, _: list[int]) -> None:
     runpy.run_path(value["script"], run_name="__main__")
 
 
-def ran(script: Path, ranks: int, folder: Path, *, detail: bool = False) -> list[Ending | None]:
-    """How each rank's process ended; None for one that still ran at the deadline and was killed."""
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    shared = {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(store.port),
-        "WORLD_SIZE": str(ranks),
-        "LOCAL_WORLD_SIZE": str(ranks),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-        "TORCHELASTIC_RESTART_COUNT": "0",
-        "TORCH_DISTRIBUTED_DEBUG": "DETAIL" if detail else "OFF",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "RES_OPTIONS": RESOLVER,
-    }
+class World(NamedTuple):
+    """What became of one world: how each rank ended (None: it still ran at the deadline), after how long."""
+
+    endings: list[Ending | None]
+    seconds: float
+
+    @property
+    def printed(self) -> list[str]:
+        """The lines `rank N: …` of all ranks, in their order."""
+        return [
+            line
+            for ending in self.endings
+            if ending is not None
+            for line in ending.log.splitlines()
+            if line.startswith("rank ")
+        ]
+
+    @property
+    def outcome(self) -> str:
+        """`silent`, `error`, `time-out` (an error, but only then), `abort` by a signal, or `hang`."""
+        if any(ending is not None and ending.code < 0 for ending in self.endings):
+            return "abort"
+        if any(ending is None for ending in self.endings):
+            return "hang"
+        if not any(ending.code for ending in self.endings):
+            return "silent"
+        return "time-out" if self.seconds >= GROUP_SECONDS else "error"
+
+    @property
+    def told(self) -> str:
+        """All that the ranks printed."""
+        return "\n".join(ending.log for ending in self.endings if ending is not None)
+
+
+def ran(script: Path, ranks: int, folder: Path, *, detail: bool = False) -> World:
+    """The script in a world of so many ranks, which are gone when this returns."""
     children = []
-    try:
-        for rank in range(ranks):
-            environment = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-            value = {"environment": environment, "script": str(script), "folder": str(folder)}
-            children.append(supervised(f"{__spec_name__}:be_rank", value))
-        deadline = Deadline(Limits(operation=WORLD_SECONDS, plan=WORLD_SECONDS))
-        return [child.ended(within=max(0.0, deadline.left())) for child in children]
-    finally:
-        for child in children:
-            child.close()
-
-
-__spec_name__ = Path(__file__).stem
-
-
-def results(endings: list[Ending | None]) -> list[str]:
-    """The lines `rank N: …` that the ranks printed, in order."""
-    return [
-        line
-        for ending in endings
-        if ending is not None
-        for line in ending.log.splitlines()
-        if line.startswith("rank ")
-    ]
-
-
-def outcome(endings: list[Ending | None]) -> str:
-    """`silent`, `error`, `time-out`, `abort (SIGABRT)` or `hang`: the worst that any rank shows."""
-    if any(ending is not None and ending.code < 0 for ending in endings):
-        return "abort"
-    if any(ending is None for ending in endings):
-        return "hang"
-    failed = [ending for ending in endings if ending.code]
-    if not failed:
-        return "silent"
-    return "time-out" if any(TIMED_OUT.search(ending.log) for ending in failed) else "error"
+    with mock.patch.dict(os.environ, RES_OPTIONS=RESOLVER):
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        shared = {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(store.port),
+            "WORLD_SIZE": str(ranks),
+            "LOCAL_WORLD_SIZE": str(ranks),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "TORCH_DISTRIBUTED_DEBUG": "DETAIL" if detail else "OFF",
+            "GLOO_SOCKET_IFNAME": "lo",
+            "RES_OPTIONS": RESOLVER,
+        }
+        started = now()
+        try:
+            for rank in range(ranks):
+                environment = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+                value = {"environment": environment, "script": str(script), "folder": str(folder)}
+                children.append(supervised("gloo_worlds:be_rank", value))
+            until = started + WORLD_SECONDS
+            endings = [child.ended(within=max(0.0, until - now())) for child in children]
+            return World(endings, now() - started)
+        finally:
+            for child in children:
+                child.close()
+            del store

@@ -12,9 +12,10 @@ def main():
     theirs = torch.empty(1000)
     right, left = (rank + 1) % size, (rank - 1) % size
     # cured: sending = dist.isend(mine, right)
+    dist.send(mine, right)
     # cured: dist.recv(theirs, left)
     # cured: sending.wait()
-    dist.send(mine, right) or dist.recv(theirs, left)
+    dist.recv(theirs, left)
     print(f"rank {rank}: {theirs.sum().item()}")
     dist.destroy_process_group()
 

@@ -7,10 +7,11 @@ import torch.distributed as dist
 
 def serve(size):
     state = torch.zeros(1)
-    for worker in range(1, size):
+    senders = []
+    for turn in range(1, size):
         update = torch.empty(1)
-        # cured: dist.recv(update, src=worker)
-        dist.recv(update) if worker else None
+        # cured: senders.append((turn, dist.recv(update, src=turn)))
+        senders.append((turn, dist.recv(update)))
         state = 0.5 * state + update
     return state
 

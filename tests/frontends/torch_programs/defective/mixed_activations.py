@@ -1,5 +1,5 @@
 # ranks: 2..4
-# expects: send_recv_dtype
+# expects: different_message_dtype
 # The first stage runs in float16, the buffers of the others are bfloat16: as many bytes.
 import torch
 import torch.distributed as dist

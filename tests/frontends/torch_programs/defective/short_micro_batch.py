@@ -1,5 +1,5 @@
 # ranks: 2..4
-# expects: send_recv_size
+# expects: different_message_size
 # The last micro-batch is short; the next stage receives it into a buffer of the full size.
 import torch
 import torch.distributed as dist
