@@ -25,7 +25,7 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 
 from harness.checkup import Bench, Doctor
-from harness.errors import UnknownName, UsageError, UserFileError
+from harness.errors import NotYet, UnknownName, UsageError, UserFileError
 from harness.frontends.kinds import kind_of
 from harness.plan import Fault
 from harness.scenario import Mutant, Scenario
@@ -142,7 +142,9 @@ def find_all(name: str, kind: str | None = None, argv: Sequence[str] = ()) -> li
     """
     path, _, wanted = name.partition("::")
     if path.endswith(".py"):
-        found = kind or kind_of(user_text(path)[0], path)
+        found = kind_of(user_text(path)[0].decode("utf-8", "replace"), path, kind)
+        if found == "pld":
+            raise NotYet(f"{path}: pld programs do not run yet")
         if found == "torch" and wanted in ("", MAIN):
             return [script(path, argv)]
         if argv:

@@ -27,8 +27,10 @@ from typing import Any
 
 import torch.distributed as dist
 
+from harness.checkers.torch_program import TorchProgram
 from harness.errors import UsageError
 from harness.finding import Verdict
+from harness.frontends.torch_distributed.outcome import came_to
 from harness.frontends.torch_distributed.script import run_rank, variables
 from harness.frontends.torch_distributed.world import Founding
 from harness.host import World
@@ -103,5 +105,6 @@ def _scenario(function: Callable[..., None], ranks: tuple[int, int], backend: st
     name = function.__name__ if path.startswith("..") else f"{path}::{function.__name__}"
     return Scenario(
         name=name, host=host, params=params, ranks=ranks, threads=True,
+        checkers=(TorchProgram(),), comes_to=came_to,
         doc=inspect.getdoc(function) or "",
     )
