@@ -30,7 +30,7 @@ def buffers(run: Run) -> Iterator[Finding]:
     calls = {call.number: call for made in run.torch_calls for call in made if call.number >= 0}
     twice = list(_overlapping(run))
     yield from _touched(run, calls, twice) or twice
-    if run.ended == "returned" and not real_failures(run):
+    if run.ended == "returned" and not run.dead and not real_failures(run):
         yield from _dropped(run)
 
 

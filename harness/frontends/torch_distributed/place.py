@@ -36,14 +36,16 @@ class ConnectionLost(PeerLost, dist.DistBackendError):
 
 
 class Place:
-    """One rank of the run. calls: its part in every collective and message, in order."""
+    """One rank of the run. calls: its part in every collective and message, in order. waits: by number of
+    a work, where it was waited for."""
 
-    def __init__(self, rank: Any, calls: list[Call]) -> None:
+    def __init__(self, rank: Any) -> None:
         self.rank = rank
         self.index: int = rank.index
         self.sim = rank._sim
         self.lane = rank._lane
-        self.calls = calls
+        self.calls: list[Call] = rank._state.torch_calls
+        self.waits: dict[int, tuple[CodeType | None, int]] = rank._state.torch_waits
         self.surroundings: Surroundings
         self.outstanding: dict[int, Any] = {}  # works that nobody has waited for, kept alive
         self.storages: dict[int, tuple[Any, int]] = {}  # by address, while they live: their number
@@ -128,6 +130,8 @@ class Place:
             self.outside(self.sim.await_work, self.lane, op, seconds)
         except WaitExpired:
             self.event("expired", self.index, 0, None, op.number, op.code, op.lasti)
+            if self.sim.dead:  # whose connections close at once, before any limit
+                raise ConnectionLost(self.sim.dead[0], what) from None
             return False
         except PeerLost as error:
             raise ConnectionLost(error.rank, what) from None

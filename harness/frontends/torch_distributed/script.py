@@ -95,7 +95,7 @@ def run_rank(
     argv: tuple[str, ...],
 ) -> None:
     """One rank: `program`, given its `__main__`, in the surroundings of the script `path`."""
-    place = Place(rank, rank._state.torch_calls)
+    place = Place(rank)
     world = RankWorld(place, founding)
     main = ModuleType("__main__")
     main.__dict__.update(__file__=os.path.abspath(path), __builtins__=__builtins__)
