@@ -143,7 +143,7 @@ class CollectiveMismatch(OperationError, RuntimeError):
 
 
 class WrongCollective(OperationError, RuntimeError):
-    """A collective that cannot be: its group is destroyed, or its tensors have a wrong size or dtype."""
+    """A collective that cannot be: a destroyed group, tensors of a wrong size or dtype, unknown."""
 
 
 class NotAMember(WrongCollective):

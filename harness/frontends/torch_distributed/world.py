@@ -104,6 +104,7 @@ class RankWorld:
         self._founding = founding
         self._state = _OwnWorld()
         self._begun: dict[Any, int] = {}
+        self._groups_made = 0
 
     def entries(self) -> list[Entry]:
         """What differs from the process's torch.distributed while the rank's code runs."""
@@ -161,6 +162,13 @@ class RankWorld:
         else:
             members = tuple(ranks)
             mine = c10d._get_default_group().rank()
+            if group_name.isdigit():  # else a hash: it is made with local synchronisation
+                place.calls.append(Call(
+                    "new_group", mine, tuple(range(c10d._get_default_group().size())), "new_group",
+                    self._groups_made, code=code, lasti=lasti, at=len(place.sim.events),
+                    what=str(list(members)),
+                ))
+                self._groups_made += 1
             if mine not in members:
                 return dist.GroupMember.NON_GROUP_MEMBER, None
             if str(backend) != "nccl":
