@@ -6,10 +6,12 @@ program has changed in them. The modules that a program imports from its own fol
 module-level variable is not shared among ranks.
 
 Loggers, exit handlers and the filters of warnings are the rank's own, too; warnings are not printed,
-since Python shows them once a process. Starting a process is refused with a typed error (threads are, by harness/ambient.py). Not modelled: the
-C library's environment (native code sees the real one), signals (their handlers are never called), the
-working directory, open files, state that
-torch or another library keeps for the whole process, such as torch.set_default_dtype.
+since Python shows them once a process. Starting a process is refused with a typed error (threads are, by
+harness/ambient.py).
+
+Not modelled: the C library's environment (native code sees the real one), signals (their handlers are
+never called), the working directory, open files, state that torch or another library keeps for the
+whole process, such as torch.set_default_dtype.
 """
 
 from __future__ import annotations
