@@ -1,7 +1,8 @@
 """Hypothesis strategies for a scenario's parameters, from the bounds of their annotations.
 
 Integers, floats, booleans, strings, literals, enums, tuples, lists and Structs of these; texts of a
-Faker provider where an annotation's `Meta(extra={"faker": "sentence"})` names one.
+Faker provider where an annotation's `Meta(extra={"faker": "sentence"})` names one. A field with
+`Meta(extra={"fixed": True})` keeps its default: nothing is drawn for it.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def values_of(info: types.Type, where: str) -> st.SearchStrategy[Any]:
     if isinstance(info, types.TupleType):
         return st.tuples(*(values_of(member, where) for member in info.item_types))
     if isinstance(info, types.StructType):
-        fields = {f.name: values_of(f.type, f"{where}.{f.name}") for f in info.fields}
+        fields = {
+            f.name: values_of(f.type, f"{where}.{f.name}") for f in info.fields if not _fixed(f.type)
+        }
         return st.builds(info.cls, **fields)
     if isinstance(info, types.Metadata):
         provider = (info.extra or {}).get("faker")
@@ -62,6 +65,10 @@ def values_of(info: types.Type, where: str) -> st.SearchStrategy[Any]:
         f"{where}: no strategy for {type(info).__name__}; parameters are ints, floats, bools, "
         "strings, literals, enums, tuples, lists and Structs of these"
     )
+
+
+def _fixed(info: types.Type) -> bool:
+    return isinstance(info, types.Metadata) and bool((info.extra or {}).get("fixed"))
 
 
 def _integers(info: types.IntType) -> st.SearchStrategy[int]:

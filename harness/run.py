@@ -33,7 +33,8 @@ FABRICS = ("simulated", "processes")
 USUAL_MAX = 256
 # What ranks raise because calls of torch.distributed do not fit, where the finding is that they do not.
 _FOLLOW = frozenset(
-    f"exceptions/{kind}" for kind in ("collective_mismatch", "wrong_collective", "wrong_world")
+    f"exceptions/{kind}"
+    for kind in ("collective_mismatch", "not_a_member", "wrong_collective", "wrong_world")
 )
 _in_flight: list[Plan] = []
 # What default runs came to; the scenario is kept, so that no other one gets its id.

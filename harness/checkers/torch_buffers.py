@@ -6,8 +6,9 @@ one rank were in flight over the same bytes, which at least one of them writes. 
 asynchronous call was never waited for, so that nothing says when its tensors may be used.
 
 A wait is wait(), a wait on its future, or is_completed() that said yes. A dropped barrier or message
-counts too: nobody learns whether it arrived. A dropped handle of a run that did not end well, or
-in which a rank died, is a consequence, and no finding. A handle that stands for several calls (coalesced) is waited for with them.
+counts too: nobody learns whether it arrived. In a run that did not end well, or in which a rank died, a
+dropped handle is a consequence, and no finding. A handle that stands for several calls (coalesced) is
+waited for with them.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ torch or another library keeps for the whole process, such as torch.set_default_
 from __future__ import annotations
 
 import io
+import itertools
 import multiprocessing.process
 import os
 import subprocess
@@ -133,7 +134,7 @@ class Surroundings:
             setattr(owner, name, value)
         modules = sys.modules
         if not self._known:
-            self._hide()
+            self._hidden = {name: modules.pop(name) for name in _own_modules(self._folder)}
         for name in self._modules:
             if name in modules:
                 self._hidden[name] = modules[name]
@@ -149,27 +150,35 @@ class Surroundings:
         for (owner, name), value in zip(self._entries, self._theirs, strict=True):
             setattr(owner, name, value)
         modules = sys.modules
-        if len(modules) != self._known:
-            self._modules.update(self._imported())
+        if len(modules) != self._known:  # new ones stand behind those that were there
+            for name, module in [*itertools.islice(modules.items(), self._known, None)]:
+                if _own(module, self._folder):
+                    self._modules[name] = module
         for name in self._modules:
             modules.pop(name, None)
         modules.update(self._hidden)
 
-    def _hide(self) -> None:
-        """Modules of the program's folder that the process has imported for itself."""
-        for name, module in self._imported().items():
-            self._hidden[name] = sys.modules.pop(name)
-            del module
 
-    def _imported(self) -> dict[str, ModuleType]:
-        return {
-            name: module for name, module in list(sys.modules.items())
-            if name != "__main__" and self._own(module)
-        }
+def _own(module: ModuleType, folder: str) -> bool:
+    """Whether a module comes from the program's folder."""
+    path = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
+    return isinstance(path, str) and path.startswith(folder) and not is_library(path)
 
-    def _own(self, module: ModuleType) -> bool:
-        path = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
-        return isinstance(path, str) and path.startswith(self._folder) and not is_library(path)
+
+_looked: dict[str, tuple[int, list[str]]] = {}
+
+
+def _own_modules(folder: str) -> list[str]:
+    """Modules of the program's folder that the process has imported for itself."""
+    modules = sys.modules
+    count, names = _looked.get(folder, (-1, []))
+    if count != len(modules):
+        names = [
+            name for name, module in list(modules.items())
+            if name != "__main__" and _own(module, folder)
+        ]
+        _looked[folder] = len(modules), names
+    return names
 
 
 _in_force: list[Surroundings] = []

@@ -127,7 +127,7 @@ def meta(place: Place, tensor: torch.Tensor) -> TensorMeta:
     address = storage._cdata
     known = place.storages.get(address)
     if known is None or known[0].expired():
-        known = StorageWeakRef(storage), place.next_use()
+        known = StorageWeakRef(storage), place.next_number()
         place.storages[address] = known
     size = tensor.element_size()
     shape, strides = tuple(tensor.shape), tensor.stride()

@@ -14,7 +14,7 @@ import hashlib
 import os
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -28,11 +28,22 @@ from harness.frontends.torch_distributed.world import Founding, RankWorld
 from harness.host import World
 from harness.scenario import Scenario
 
+Argv = Annotated[tuple[str, ...], msgspec.Meta(extra={"fixed": True})]
+
 
 class ScriptParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """argv: what follows the script on its command line."""
 
-    argv: tuple[str, ...] = ()
+    argv: Argv = ()
+
+
+def _params(argv: tuple[str, ...]) -> type[msgspec.Struct]:
+    """ScriptParams with another default."""
+    if not argv:
+        return ScriptParams
+    return msgspec.defstruct(
+        "ScriptParams", [("argv", Argv, argv)], frozen=True, forbid_unknown_fields=True
+    )
 
 
 @functools.lru_cache(maxsize=64)
@@ -69,14 +80,13 @@ def script_scenario(
 
     def host(world: World, given: ScriptParams) -> None:
         founding = Founding()
-        arguments = given.argv or argv
         for index in range(world.size):
             world.dispatch(
-                functools.partial(_run, code, path, variables_of), founding, arguments, device=index
+                functools.partial(_run, code, path, variables_of), founding, given.argv, device=index
             )
 
     return Scenario(
-        name=path, host=host, params=ScriptParams, ranks=ranks, threads=True,
+        name=path, host=host, params=_params(argv), ranks=ranks, threads=True,
         checkers=(TorchProgram(),), comes_to=came_to,
         doc=f"{path}, a torch.distributed program", digest=hashlib.sha256(text).hexdigest()[:16],
     )
@@ -87,7 +97,7 @@ def _run(
     argv: tuple[str, ...],
 ) -> None:
     """One rank of the script."""
-    place = Place(rank, rank._state.torch_calls)
+    place = Place(rank)
     world = RankWorld(place, founding)
     main = ModuleType("__main__")
     main.__dict__.update(__file__=os.path.abspath(path), __builtins__=__builtins__)
@@ -109,4 +119,5 @@ def _run(
             raise RankExited(rank.index, number, told).with_traceback(error.__traceback__) from None
     finally:
         world.end()
+        place.end()
         surroundings.leave()

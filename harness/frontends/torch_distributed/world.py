@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch.distributed import c10d_logger
 from torch.distributed import distributed_c10d as c10d
 
-from harness.errors import WrongCollective, WrongWorld, nearest
+from harness.errors import NotAMember, WrongCollective, WrongWorld, nearest
 from harness.frontends.torch_distributed.backend import SimulatedGroup
 from harness.frontends.torch_distributed.calls import Call
 from harness.frontends.torch_distributed.environment import Entry
@@ -134,7 +134,7 @@ class RankWorld:
             kind=name.removeprefix("i") if name in ("isend", "irecv") else name, rank=place.index,
             group=(), code=code, lasti=lasti, refused=why, at=len(place.sim.events),
         ))
-        raise WrongCollective(f"{place.called(name, code, lasti)}: {why}")
+        raise NotAMember(f"{place.called(name, code, lasti)}: {why}")
 
     def _new_group(
         self, group_size: int, group_rank: int, ranks: list[int], backend: str, store: Any,
