@@ -63,6 +63,12 @@ def where(call: Call) -> str:
     return f"{call} at {place(call.code, call.lasti)}"
 
 
+def _places(one: Call, other: Call) -> str:
+    """`at a.py:3 in f and b.py:5 in g`, or `both at a.py:3 in f`."""
+    first, second = (place(call.code, call.lasti) for call in (one, other))
+    return f"both at {first}" if first == second else f"at {first} and {second}"
+
+
 def call_site(call: Call) -> Site:
     """The user's call, for a finding's identity."""
     return site_of(call.code, call.lasti, call.kind)
@@ -115,14 +121,13 @@ def _absent(run: Run, members: list[int], made: list[Call]) -> list[int]:
 
 def _different(run: Run, seq: int, differ: Disagreement) -> Finding:
     odd, usual = differ.odd, differ.usual
-    number = f"collective {seq}{of_group(run, usual)}"
+    number = f"{'new_group' if usual.kind == 'new_group' else 'collective'} {seq}{of_group(run, usual)}"
     sides = [f"{ranks(who)} {told}" for told, who in differ.sides if len(differ.sides) > 1]
     evidence = [
         f"rank {call.rank}'s {number}: {where(call)}" for call in (usual, odd)
     ] + sides
     kind, message = differ.kind, (
-        f"{number}: {differ.text}, at {place(odd.code, odd.lasti)} and "
-        f"{place(usual.code, usual.lasti)}"
+        f"{number}: {differ.text}, {_places(odd, usual)}"
     )
     first = odd.rank
     if kind in _REFINED and exchanged(odd, usual):
@@ -218,8 +223,7 @@ def _messages(run: Run) -> Iterator[_Found]:
                 what += f", tag {tag}" if tag else ""
                 yield _Found(max(send.at, receive.at), finding(
                     NAME, differ.kind, sender,
-                    f"{what}: {differ.text}, at {place(send.code, send.lasti)} and "
-                    f"{place(receive.code, receive.lasti)}",
+                    f"{what}: {differ.text}, {_places(send, receive)}",
                     sites=(call_site(send), call_site(receive)),
                     evidence=(f"rank {sender}: {where(send)}", f"rank {receiver}: {where(receive)}"),
                 ))
