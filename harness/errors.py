@@ -143,7 +143,7 @@ class CollectiveMismatch(OperationError, RuntimeError):
 
 
 class WrongCollective(OperationError, RuntimeError):
-    """A collective that cannot be: of a destroyed group, with tensors of a wrong size or dtype, unknown."""
+    """A collective that cannot be: a destroyed group, tensors of a wrong size or dtype, unknown."""
 
 
 class NotAMember(WrongCollective):

@@ -1,8 +1,7 @@
 """Hypothesis strategies for a scenario's parameters, from the bounds of their annotations.
 
 Integers, floats, booleans, strings, literals, enums, tuples, lists and Structs of these; texts of a
-Faker provider where an annotation's `Meta(extra={"faker": "sentence"})` names one. A field with
-`Meta(extra={"fixed": True})` keeps its default: nothing is drawn for it.
+Faker provider where an annotation's `Meta(extra={"faker": "sentence"})` names one.
 """
 
 from __future__ import annotations
@@ -54,9 +53,7 @@ def values_of(info: types.Type, where: str) -> st.SearchStrategy[Any]:
     if isinstance(info, types.TupleType):
         return st.tuples(*(values_of(member, where) for member in info.item_types))
     if isinstance(info, types.StructType):
-        fields = {
-            f.name: values_of(f.type, f"{where}.{f.name}") for f in info.fields if not _fixed(f.type)
-        }
+        fields = {f.name: values_of(f.type, f"{where}.{f.name}") for f in info.fields}
         return st.builds(info.cls, **fields)
     if isinstance(info, types.Metadata):
         provider = (info.extra or {}).get("faker")
@@ -65,10 +62,6 @@ def values_of(info: types.Type, where: str) -> st.SearchStrategy[Any]:
         f"{where}: no strategy for {type(info).__name__}; parameters are ints, floats, bools, "
         "strings, literals, enums, tuples, lists and Structs of these"
     )
-
-
-def _fixed(info: types.Type) -> bool:
-    return isinstance(info, types.Metadata) and bool((info.extra or {}).get("fixed"))
 
 
 def _integers(info: types.IntType) -> st.SearchStrategy[int]:

@@ -12,9 +12,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
@@ -28,21 +29,13 @@ from harness.frontends.torch_distributed.world import Founding, RankWorld
 from harness.host import World
 from harness.scenario import Scenario
 
-Argv = Annotated[tuple[str, ...], msgspec.Meta(extra={"fixed": True})]
-
-
-class ScriptParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """argv: what follows the script on its command line."""
-
-    argv: Argv = ()
+USUAL_RANKS = 4
 
 
 def _params(argv: tuple[str, ...]) -> type[msgspec.Struct]:
-    """ScriptParams with another default."""
-    if not argv:
-        return ScriptParams
+    """The params of a script: its command line, which the user gave."""
     return msgspec.defstruct(
-        "ScriptParams", [("argv", Argv, argv)], frozen=True, forbid_unknown_fields=True
+        "ScriptParams", [("argv", tuple[str, ...], argv)], frozen=True, forbid_unknown_fields=True
     )
 
 
@@ -78,25 +71,30 @@ def script_scenario(
     """
     code = _compiled(path, text)
 
-    def host(world: World, given: ScriptParams) -> None:
+    def program(main: ModuleType) -> None:
+        exec(code, main.__dict__)
+
+    def host(world: World, given: Any) -> None:
         founding = Founding()
         for index in range(world.size):
             world.dispatch(
-                functools.partial(_run, code, path, variables_of), founding, given.argv, device=index
+                functools.partial(run_rank, program, path, variables_of), founding, given.argv,
+                device=index,
             )
 
     return Scenario(
-        name=path, host=host, params=_params(argv), ranks=ranks, threads=True,
+        name=path, host=host, params=_params(argv), ranks=ranks, threads=True, given=True,
+        usual_ranks=(USUAL_RANKS, USUAL_RANKS),
         checkers=(TorchProgram(),), comes_to=came_to,
         doc=f"{path}, a torch.distributed program", digest=hashlib.sha256(text).hexdigest()[:16],
     )
 
 
-def _run(
-    code: CodeType, path: str, variables_of: Any, rank: Any, founding: Founding,
+def run_rank(
+    program: Callable[[ModuleType], None], path: str, variables_of: Any, rank: Any, founding: Founding,
     argv: tuple[str, ...],
 ) -> None:
-    """One rank of the script."""
+    """One rank: `program`, given its `__main__`, in the surroundings of the script `path`."""
     place = Place(rank)
     world = RankWorld(place, founding)
     main = ModuleType("__main__")
@@ -111,7 +109,7 @@ def _run(
     surroundings.enter()
     try:
         with Watched(place):
-            exec(code, main.__dict__)
+            program(main)
     except SystemExit as error:
         if error.code not in (None, 0):
             number = error.code if isinstance(error.code, int) else 1

@@ -7,7 +7,7 @@ import torch
 
 from harness import Hold, Plan, Preempt, run
 from harness.frontends.torch_distributed.outcome import plain
-from harness.frontends.torch_distributed.script import ScriptParams, script_scenario
+from harness.frontends.torch_distributed.script import script_scenario
 
 HEAD = """
 import torch
@@ -21,7 +21,7 @@ def outcome(tmp_path, body, ranks, *schedule, scenario=None):
     path = tmp_path / "program.py"
     path.write_text(HEAD + body)
     made = scenario or script_scenario(str(path), path.read_bytes())
-    plan = Plan(scenario=made.name, params=ScriptParams(), ranks=ranks, schedule=schedule)
+    plan = Plan(scenario=made.name, params=made.params(), ranks=ranks, schedule=schedule)
     return run(plan, scenario=made)
 
 
