@@ -30,9 +30,9 @@ SHOWN_MAX = 160
 class TorchProgram:
     """Kinds: different_collective, different_order, different_reduce_op, different_shape,
     different_dtype, different_root, different_splits, different_group, missing_collective,
-    missing_message, different_message_size, different_message_dtype, send_recv_cycle, cycle,
-    unsatisfied, non_member_call, changed_in_flight, read_in_flight, overlapping_in_flight,
-    dropped_handle, schedule_dependent_result."""
+    missing_message, different_tag, different_message_size, different_message_dtype,
+    send_recv_cycle, cycle, unsatisfied, non_member_call, changed_in_flight, read_in_flight,
+    overlapping_in_flight, dropped_handle, schedule_dependent_result."""
 
     name = NAME
 

@@ -253,7 +253,7 @@ def blocked_lane(lane: Lane, simulation: Simulation, windows: SharedWindows) -> 
     code, lasti = reason[-2:]
     return Blocked(
         lane.index, lane.rank, str(reason[0]), -1, 0, 0, lane.outstanding, "==", code, lasti,
-        detail=f"#{reason[1]}" if reason[0] == "work" else "",
+        detail=f"{reason[2]} #{reason[1]}" if reason[0] == "work" else "",
     )
 
 
