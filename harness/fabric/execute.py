@@ -69,8 +69,8 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
     simulation = Simulation(
         job.ranks, schedule=job.schedule, eager=job.eager, chooser=chooser, guide=job.guide,
         events_max=job.events_max, swapping=swapping, torn=job.torn, threaded=job.threads,
+        event_seconds=job.event_seconds,
     )
-    simulation.event_seconds = job.event_seconds
 
     def on_fire(index: int, op: Operation) -> None:
         lane = next(
