@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from harness.fabric.rank_disk import rank_disk
     from harness.fabric.rank_workers import RankClock, RankWorkers, rank_call
     from harness.finding import Checker, Finding, Outcome, Verdict
+    from harness.frontends.torch_distributed.testing import distributed_test
     from harness.host import World, is_window_or_tensor
     from harness.interpose import DeferAfter, Die, Drop, Operation, Raise, Strike, Twice
     from harness.plan import EVERY, Crash, Fault, Hold, Plan, Preempt, Visibility
@@ -90,6 +91,7 @@ __all__ = [
     "WaitCmp",
     "Window",
     "World",
+    "distributed_test",
     "is_window_or_tensor",
     "likely",
     "lowering",
@@ -115,6 +117,7 @@ _PARTS = {
     "fabric.rank_disk": ("rank_disk",),
     "fabric.rank_workers": ("RankClock", "RankWorkers", "rank_call"),
     "finding": ("Checker", "Finding", "Outcome", "Verdict"),
+    "frontends.torch_distributed.testing": ("distributed_test",),
     "host": ("World", "is_window_or_tensor"),
     "interpose": ("DeferAfter", "Die", "Drop", "Operation", "Raise", "Strike", "Twice"),
     "plan": ("EVERY", "Crash", "Fault", "Hold", "Plan", "Preempt", "Visibility"),

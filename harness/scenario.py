@@ -37,6 +37,7 @@ Observed = Mapping[str, Sequence[Any]]
 if TYPE_CHECKING:
     from harness.crash_states import Aftermath
     from harness.finding import Checker
+    from harness.record import Run
 
 
 class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -107,9 +108,15 @@ class Scenario:
     under test, where that is not this project's own; a hunt without a name leaves such scenarios out.
     reference: None: results are not compared; `checkers`, the scenario's own, judge what host returned
     (Run.observed), after the built-in ones.
+    comes_to: what each rank of a finished run came to, as text, which no schedule may change: it is
+    compared with that of the default run (checkers/torch_program.py).
     recovery: the host program of what comes after a crash, for plans with `crash`; it is given an
     Aftermath. What host (and recovery, for a crash of the recovery) returns then has its SimulatedDisk
     as `disk`; that disk's profile says what a crash may leave, its marks what has been promised.
+    threads: each lane runs on an OS thread of its own (one at a time): for programs inside whose native
+    code a greenlet must not switch.
+    given: params are the user's (arguments of a script): hunts and the minimiser leave them as they are.
+    usual_ranks: the worlds of a hunt that names none; by default all of `ranks`.
     """
 
     name: str
@@ -125,6 +132,10 @@ class Scenario:
     unavailable: Callable[[], str] | None = None
     subject: Callable[[], str] | None = None
     recovery: Callable[[World, Any, Aftermath], Any] | None = None
+    comes_to: Callable[[Run], list[str]] | None = None
+    threads: bool = False
+    given: bool = False
+    usual_ranks: tuple[int, int] | None = None
     doc: str = ""
     digest: str = ""  # of the user's file it came from
 
@@ -146,11 +157,11 @@ class Scenario:
         return self.subject() if self.subject is not None else ""
 
 
-def _params_of(program: Callable[..., Any]) -> type[msgspec.Struct]:
-    """The params Struct that a rank program's annotated parameters describe."""
+def params_of(program: Callable[..., Any], skipped: int = 1) -> type[msgspec.Struct]:
+    """The params Struct that a rank program's annotated parameters describe, but for the first ones."""
     hints = typing.get_type_hints(program, include_extras=True)
     fields: list[Any] = []
-    for parameter in list(inspect.signature(program).parameters.values())[1:]:
+    for parameter in list(inspect.signature(program).parameters.values())[skipped:]:
         if parameter.name not in hints:
             raise UsageError(
                 f"scenario {program.__name__}: parameter {parameter.name!r} needs an annotation "
@@ -194,7 +205,7 @@ def scenario(
 
     def make(program: Callable[..., Any]) -> Scenario:
         _refuse_other_than_functions(program)
-        params = _params_of(program)
+        params = params_of(program)
         names = params.__struct_fields__
 
         @functools.wraps(program)

@@ -96,6 +96,16 @@ def _raised_at(run: Run, failure: Failure) -> tuple[int, ...]:
     return (index,) if index < len(run.raw) and run.raw[index][1] == "raise" else ()
 
 
+def aftermath(run: Run) -> list[str]:
+    """What followed from something that is no rank's own failure: each failure, then each standstill."""
+    raised = [
+        f"after it: {run.lane_name(failure.lane)} raised at {place(*where(failure)[:2])}: "
+        + one_line(failure.error).removeprefix(f"rank {failure.rank}: ")
+        for failure in real_failures(run) if failure.lane >= 0
+    ]
+    return raised + _stuck(run)
+
+
 def _later(run: Run, first: Failure, others: list[Failure]) -> list[str]:
     lines = []
     for failure in others:
@@ -155,5 +165,5 @@ def snake_case(name: str) -> str:
 
 
 __all__ = [
-    "checker_of", "first_failure", "real_failures", "snake_case", "stuck_at", "where"
+    "aftermath", "checker_of", "first_failure", "real_failures", "snake_case", "stuck_at", "where"
 ]

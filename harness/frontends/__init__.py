@@ -1,1 +1,1 @@
-"""Front ends: programs that were not written for this harness, run as they are."""
+"""Front ends: programs that were not written for this project, run as they are."""

@@ -1,0 +1,1 @@
+"""Programs written against torch.distributed, run in simulation without being changed."""
