@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import FrameType
+from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from harness.fabric.frames import is_library
 from harness.frontends.torch_distributed.calls import ANY, TensorMeta
-from harness.frontends.torch_distributed.names import names_of
 from harness.frontends.torch_distributed.place import Place
 
 Tensors = Sequence[torch.Tensor]
+_weak: Any = StorageWeakRef  # untyped
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,19 +126,12 @@ def meta(place: Place, tensor: torch.Tensor) -> TensorMeta:
     address = storage._cdata
     known = place.storages.get(address)
     if known is None or known[0].expired():
-        known = StorageWeakRef(storage), place.next_number()
+        known = _weak(storage), place.next_number()
         place.storages[address] = known
     size = tensor.element_size()
     shape, strides = tuple(tensor.shape), tensor.stride()
-    lo = tensor.storage_offset() * size
-    extent = 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+    lo = int(tensor.storage_offset()) * size
+    extent = 1 + sum((length - 1) * int(stride) for length, stride in zip(shape, strides, strict=True))
     hi = lo + (extent * size if tensor.numel() else 0)
     return TensorMeta(shape, str(tensor.dtype)[6:], strides, known[1], lo, hi)
 
-
-def variables(frame: FrameType | None, request: Request) -> tuple[str, ...]:
-    """The variables of the user's frames that hold the first tensor."""
-    tensors = request.given or request.taken
-    if frame is None or not tensors:
-        return ()
-    return names_of(tensors[0], frame, lambda code: not is_library(code.co_filename))

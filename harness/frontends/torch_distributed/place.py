@@ -68,7 +68,7 @@ class Place:
     def next_number(self) -> int:
         """A number that no other storage has."""
         self._numbers += 1
-        return self._numbers * self.rank.size + self.index
+        return self._numbers
 
     def follow_sleep(self) -> None:
         """time.sleep is a scheduling point of the engine's own: leave the surroundings around it, too."""
@@ -159,9 +159,9 @@ class _Following:
         self.places: dict[int, Place] = {}
 
     def __call__(self, seconds: float) -> None:
-        for place in self.places.values():
-            if place.sim.current is place.lane and place.surroundings.in_force:
-                place.outside(self._sleep, seconds)
+        for one in self.places.values():
+            if one.sim.current is one.lane and one.surroundings.in_force:
+                one.outside(self._sleep, seconds)
                 return
         self._sleep(seconds)
 

@@ -109,7 +109,12 @@ def run_rank(
     surroundings.enter()
     try:
         with Watched(place):
-            program(main)
+            try:
+                program(main)
+            except (Exception, SystemExit):
+                surroundings.exit()
+                raise
+            surroundings.exit()
     except SystemExit as error:
         if error.code not in (None, 0):
             number = error.code if isinstance(error.code, int) else 1

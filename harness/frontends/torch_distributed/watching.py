@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
 
 from harness.fabric.frames import user_frame_of
 from harness.fabric.tensors import accesses
@@ -25,6 +25,20 @@ class Watched(TorchDispatchMode):
     def __init__(self, place: Place) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._place = place
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """False: not wrapped for the compiler, which takes a second to import."""
+        return False
+
+    def __enter__(self) -> Watched:
+        """Not as the base class does it: it keeps flags for the whole process, in the order of a stack,
+        and ranks begin and end in any order."""
+        _push_mode(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _pop_mode()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from harness.fabric.works import Work
 from harness.frontends.torch_distributed.place import Place
 from harness.frontends.torch_distributed.stores import seconds_of
 
@@ -179,4 +178,4 @@ class Together(dist.Work):
         return future
 
 
-__all__ = ["SimulatedWork", "Together", "Work", "WorkFuture"]
+
