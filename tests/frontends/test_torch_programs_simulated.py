@@ -1,4 +1,4 @@
-"""The programs of torch_programs/ in the simulator: every defect is found, no correct program is accused."""
+"""The programs of torch_programs/ simulated: every defect is found, no correct program is accused."""
 
 from __future__ import annotations
 
