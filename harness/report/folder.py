@@ -24,7 +24,7 @@ import shlex
 import shutil
 import tempfile
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -34,6 +34,7 @@ from harness.errors import UsageError
 from harness.finding import Finding, Outcome
 from harness.plan import encode
 from harness.record import Run, place
+from harness.registry import MAIN
 from harness.report.events import line
 from harness.report.text import report
 from harness.report.timeline import timeline
@@ -49,7 +50,8 @@ LIBRARIES = ("rankfault", "torch", "numpy", "greenlet", "hypothesis", "msgspec",
 def name_of(outcome: Outcome, finding: Finding) -> str:
     """`<scenario>-<short id>`: a function of the plan and the finding alone."""
     plan = outcome.plan
-    stem = plan.scenario.split("::")[-1] if "::" in plan.scenario else plan.scenario
+    path, _, name = plan.scenario.rpartition("::")
+    stem = PurePosixPath(path).stem if name == MAIN else name
     digest = hashlib.sha256(encode(plan) + finding.identity.encode()).hexdigest()[:8]
     return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', stem)}-{digest}"
 
