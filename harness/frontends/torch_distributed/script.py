@@ -44,7 +44,7 @@ def _compiled(path: str, text: bytes) -> CodeType:
     try:
         return compile(text, path, "exec", dont_inherit=True)
     except SyntaxError as error:
-        raise UserFileError(f"{path}:{error.lineno}: {error.msg}") from None
+        raise UserFileError(f"{path}:{error.lineno}: {' '.join(error.msg.split())}") from None
     except ValueError as error:
         raise UserFileError(f"{path}: {error}") from None
 

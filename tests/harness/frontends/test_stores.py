@@ -57,7 +57,9 @@ def test_a_key_that_never_comes_blocks(script, begin):
         store.get("absent")
     """, 2, begin=begin)
     assert outcome.run.ended == "blocked"
-    assert outcome.findings
+    (found,) = outcome.findings
+    assert "rank 0 waits in store_get for 'absent' at " in found.message
+    assert "program.py:" in found.message
 
 
 def test_a_limit_that_the_program_gave_ends_the_wait(script, begin):
