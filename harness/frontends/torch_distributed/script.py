@@ -94,7 +94,7 @@ def _launched(rank: Any, variables_of: Callable[[int, int], dict[str, str]]) -> 
     """The variables that a rank is started with, as the plan's faults want them."""
     given = {"rank": rank.index, "size": rank.size}
     if not rank._faults:
-        return variables_of(**given)
+        return variables_of(rank.index, rank.size)
     found: dict[str, str] = rank._offer("launch", variables_of, **given)
     return found
 
