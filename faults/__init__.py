@@ -5,6 +5,7 @@ ordering.py     synchronisation that comes late or not at all
 signals.py      notifies and waits that are wrong in themselves
 addressing.py   the right operation on the wrong memory
 host.py         mistakes of the host program
+launch.py       what the launcher of a torch.distributed program gets wrong
 memory.py       ids and buffers that a store's client hands over
 storage.py      what the disk does to a correct program
 processes.py    what the operating system does to a rank's real process

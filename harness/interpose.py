@@ -27,7 +27,7 @@ from harness.plan import EVERY, Fault
 
 RETURNS_VALUE = frozenset((
     "load", "remote_load", "window", "buffer", "view", "alloc", "bind", "disk_open", "disk_pread",
-    "disk_listdir", "disk_exists", "disk_stat", "disk_free_bytes",
+    "disk_listdir", "disk_exists", "disk_stat", "disk_free_bytes", "launch",
 ))
 
 

@@ -25,7 +25,7 @@ from harness.checkers.torch_matching import (
 from harness.checkers.wording import finding, ranks
 from harness.finding import Finding
 from harness.frontends.torch_distributed.calls import ANY, Call
-from harness.record import Blocked, Run, place
+from harness.record import Blocked, Run, place, site_of
 
 
 class _Wait(NamedTuple):
@@ -53,7 +53,24 @@ def standstill(run: Run) -> Finding | None:
         return apart
     if ring := _ring(waits):
         return _cycle(run, ring, waits)
-    return _unsatisfied(run, waits) if waits else None
+    return _unsatisfied(run, waits) if waits else _store(run)
+
+
+def _store(run: Run) -> Finding | None:
+    """Ranks that wait for keys which nobody sets, in a world where nobody waits for anything else."""
+    blocked = [one for one in run.blocked if one.kind == "work"]
+    lines = [
+        f"rank {one.rank} waits in {event.kind} for {event.value.decode()!r} at {place(one.code, one.lasti)}"
+        for one in blocked
+        for event in run.events
+        if f"#{event.number}" == one.detail and event.owner == one.lane and isinstance(event.value, bytes)
+    ]
+    if not lines:
+        return None
+    return finding(
+        NAME, "unsatisfied", blocked[0].rank, f"{lines[0]}, which nobody sets",
+        sites=(site_of(blocked[0].code, blocked[0].lasti, "store"),), evidence=lines[1:],
+    )
 
 
 def _call_of(run: Run, blocked: Blocked) -> Call | None:

@@ -343,8 +343,14 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
         works, self._batch = self._batch or [], None
         return Together(works)
 
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"the simulated {self.backend} group has no {name!r}")
+    def _unsupported(self, *args: object, **kwargs: object) -> Any:
+        _, code, lasti = self.place.here()
+        told = self.place.called(_getframe(1).f_code.co_name, code, lasti)
+        raise WrongCollective(f"{told}: a simulated world does not have this operation")
+
+    allgather_coalesced = _unsupported
+    split_group = splitGroup = _unsupported  # noqa: N815 torch's name in C++
+    merge_remote_group = mergeRemoteGroup = _unsupported  # noqa: N815
 
 
 _UNSET = dist.BarrierOptions().timeout

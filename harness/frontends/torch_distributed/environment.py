@@ -5,19 +5,28 @@ only while its code runs: `enter` puts them in place, `leave` takes them back to
 program has changed in them. The modules that a program imports from its own folder are its own, too: a
 module-level variable is not shared among ranks.
 
-Starting a process is refused with a typed error (threads are, by harness/ambient.py). Not modelled: the
-C library's environment (native code sees the real one), the working directory, open files, state that
-torch or another library keeps for the whole process, such as torch.set_default_dtype.
+Loggers, exit handlers and the filters of warnings are the rank's own, too; warnings are not printed,
+since Python shows them once a process. Starting a process is refused with a typed error (threads are, by
+harness/ambient.py).
+
+Not modelled: the C library's environment (native code sees the real one), signals (their handlers are
+never called), the working directory, open files, state that torch or another library keeps for the
+whole process, such as torch.set_default_dtype.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import io
 import itertools
+import logging
 import multiprocessing.process
 import os
+import signal
 import subprocess
 import sys
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable
 from sys import _getframe
@@ -76,6 +85,15 @@ def _refuse(rank: int, what: str) -> Callable[..., Any]:
     return refuse
 
 
+def _loggers() -> list[Entry]:
+    """A logging module without handlers; loggers that libraries have made already stay the process's."""
+    root = logging.RootLogger(logging.WARNING)
+    return [
+        (logging, "root", root), (logging.Logger, "root", root),
+        (logging.Logger, "manager", logging.Manager(root)),
+    ]
+
+
 def _variables(given: dict[str, str]) -> dict[Any, Any]:
     """The real environment with `given` in it, in the form that os.environ keeps."""
     held: Any = os.environ
@@ -101,6 +119,7 @@ class Surroundings:
         self._modules: dict[str, ModuleType] = {"__main__": main}
         self._hidden: dict[str, ModuleType] = {}
         self._known = 0
+        self._at_exit: list[Callable[[], Any]] = []
         self._entries: list[tuple[Any, str]] = []
         self._mine: list[Any] = []
         self._theirs: list[Any] = []
@@ -113,11 +132,25 @@ class Surroundings:
             (sys, "stdout", self.out),
             (sys, "stderr", self.out),
             (sys, "excepthook", sys.__excepthook__),
+            (atexit, "register", self._register),
+            (signal, "signal", lambda number, handler: signal.SIG_DFL),
+            (warnings, "filters", [("ignore", None, Warning, None, 0)]),
+            *_loggers(),
             *((owner, name, _refuse(rank, f"{_named(owner)}.{name}")) for owner, name in _STARTERS),
             *more,
         ):
             self._entries.append((owner, name))
             self._mine.append(value)
+
+    def _register(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """atexit.register."""
+        self._at_exit.append(functools.partial(function, *args, **kwargs))
+        return function
+
+    def exit(self) -> None:
+        """The program has ended: what it has registered for that, last first."""
+        while self._at_exit:
+            self._at_exit.pop()()
 
     @property
     def in_force(self) -> bool:

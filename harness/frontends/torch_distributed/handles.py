@@ -136,6 +136,20 @@ class WorkFuture(torch.futures.Future[Any]):
         self._work.wait()
         return super().wait()
 
+    def then(self, callback: Any) -> WorkFuture:
+        """A future of what `callback` makes of this one when it is complete."""
+        following = WorkFuture(self._work)
+        following._settled = True  # by the callback, not by the work
+
+        def run(_: Any) -> None:
+            try:
+                following.set_result(callback(self))
+            except Exception as error:
+                following.set_exception(error)
+
+        self.add_done_callback(run)
+        return following
+
     def value(self) -> Any:
         """The result of a future that is complete."""
         return super().value()

@@ -137,14 +137,17 @@ class Place:
             raise ConnectionLost(error.rank, what) from None
         return True
 
-    def poll(self, op: Work, code: CodeType | None, lasti: int) -> bool:
-        """Whether the work is done, asked at a scheduling point; who asks for ever lets others move."""
+    def reads(self) -> None:
+        """Before the scheduling point of an operation that only looks: who looks for ever steps back."""
         lane = self.lane
-        lane.pending = ("is_completed", -1, self.index, op.number, op.number)
         if lane.reads >= POLL_OPERATIONS:
             self.sim.polls(lane)
-        self.outside(self.sim.point, lane)
         lane.reads += 1
+
+    def poll(self, op: Work, code: CodeType | None, lasti: int) -> bool:
+        """Whether the work is done, asked at a scheduling point; who asks for ever lets others move."""
+        self.reads()
+        self.point("is_completed", -1, self.index, op.number, op.number)
         self.event("is_completed", self.index, 0, bytes([op.done]), op.number, code, lasti)
         return op.done
 

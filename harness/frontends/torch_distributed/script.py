@@ -24,7 +24,7 @@ from harness.errors import RankExited, UserFileError
 from harness.frontends.torch_distributed.environment import Surroundings
 from harness.frontends.torch_distributed.outcome import came_to
 from harness.frontends.torch_distributed.place import Place
-from harness.frontends.torch_distributed.watching import Watched
+from harness.frontends.torch_distributed.watching import Watched, readers
 from harness.frontends.torch_distributed.world import Founding, RankWorld
 from harness.host import World
 from harness.scenario import Scenario
@@ -44,7 +44,7 @@ def _compiled(path: str, text: bytes) -> CodeType:
     try:
         return compile(text, path, "exec", dont_inherit=True)
     except SyntaxError as error:
-        raise UserFileError(f"{path}:{error.lineno}: {error.msg}") from None
+        raise UserFileError(f"{path}:{error.lineno}: {' '.join(error.msg.split())}") from None
     except ValueError as error:
         raise UserFileError(f"{path}: {error}") from None
 
@@ -90,6 +90,15 @@ def script_scenario(
     )
 
 
+def _launched(rank: Any, variables_of: Callable[[int, int], dict[str, str]]) -> dict[str, str]:
+    """The variables that a rank is started with, as the plan's faults want them."""
+    given = {"rank": rank.index, "size": rank.size}
+    if not rank._faults:
+        return variables_of(**given)
+    found: dict[str, str] = rank._offer("launch", variables_of, **given)
+    return found
+
+
 def run_rank(
     program: Callable[[ModuleType], None], path: str, variables_of: Any, rank: Any, founding: Founding,
     argv: tuple[str, ...],
@@ -101,7 +110,7 @@ def run_rank(
     main.__dict__.update(__file__=os.path.abspath(path), __builtins__=__builtins__)
     surroundings = place.surroundings = Surroundings(
         rank.index, str(Path(path).resolve().parent), main, (path, *argv),
-        variables_of(rank.index, rank.size), world.entries(),
+        _launched(rank, variables_of), [*world.entries(), *readers(place)],
     )
     rank._state.printed = surroundings.out
     place.sim.at_end.append(surroundings.leave)  # a lane may be left behind in native code
@@ -109,7 +118,12 @@ def run_rank(
     surroundings.enter()
     try:
         with Watched(place):
-            program(main)
+            try:
+                program(main)
+            except (Exception, SystemExit):
+                surroundings.exit()
+                raise
+            surroundings.exit()
     except SystemExit as error:
         if error.code not in (None, 0):
             number = error.code if isinstance(error.code, int) else 1

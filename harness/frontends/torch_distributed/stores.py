@@ -68,11 +68,13 @@ class VirtualStore(_Store):  # type: ignore[misc]
         self._timeout = timeout
         place.kept.append(self)  # native code holds on to the store, but not to its methods
 
-    def _do(self, kind: str, key: str, body: Callable[[], Any]) -> Any:
+    def _do(self, kind: str, key: str, body: Callable[[], Any], *, reads: bool = False) -> Any:
         place = self._place
         _, code, lasti = place.here()
 
         def perform() -> Any:
+            if reads:
+                place.reads()
             place.point(kind)
             result = body()
             place.event(kind, place.index, 0, _bytes(key), -1, code, lasti)
@@ -104,6 +106,8 @@ class VirtualStore(_Store):  # type: ignore[misc]
             held[key] = str(count).encode()
             return count
 
+        if not amount:  # how programs ask for a count
+            return int(self._do("store_count", key, add, reads=True))
         return int(self._do("store_add", key, add))
 
     def compare_set(self, key: str, expected: str | bytes, desired: str | bytes) -> bytes:
@@ -123,12 +127,13 @@ class VirtualStore(_Store):  # type: ignore[misc]
 
     def num_keys(self) -> int:
         """How many are held."""
-        return int(self._do("store_num_keys", "", lambda: len(self._keys.held)))
+        return int(self._do("store_num_keys", "", lambda: len(self._keys.held), reads=True))
 
     def check(self, keys: Sequence[str]) -> bool:
         """Whether all are held."""
         wanted = list(keys)
-        return bool(self._do("store_check", ",".join(wanted), lambda: self._there(wanted)))
+        told = ",".join(wanted)
+        return bool(self._do("store_check", told, lambda: self._there(wanted), reads=True))
 
     def get(self, key: str) -> bytes:
         """What `key` holds, as soon as it holds something. Raises DistStoreError at the time limit."""
@@ -164,7 +169,8 @@ class VirtualStore(_Store):  # type: ignore[misc]
 
     def queue_len(self, key: str) -> int:
         """The length of a queue."""
-        return int(self._do("store_queue_len", key, lambda: len(self._keys.queues.get(key, ()))))
+        queues = self._keys.queues
+        return int(self._do("store_queue_len", key, lambda: len(queues.get(key, ())), reads=True))
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:  # noqa: FBT001, FBT002 torch's own
         """The first value of a queue. Raises DistQueueEmptyError, or DistStoreError at the limit."""

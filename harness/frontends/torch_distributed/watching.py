@@ -1,22 +1,43 @@
-"""Sees every torch operation of one rank on tensors that are in flight.
+"""Sees every torch operation of one rank on tensors that are in flight, and what reads them without one.
 
 What fabric/tensors.py sees in replays is seen in every run here: only while a rank has something in
-flight does it cost more than a call. Not seen: numpy, native code, strided tensors in flight.
+flight does it cost more than a call. Not seen: numpy arrays made before, native code, strided tensors in flight.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
 
 from harness.fabric.frames import user_frame_of
 from harness.fabric.tensors import accesses
+from harness.frontends.torch_distributed.environment import Entry
 from harness.frontends.torch_distributed.place import Place
 
 # Operations that are the collectives themselves, or the wait for one.
 _COLLECTIVES = frozenset(("c10d", "_c10d_functional", "_c10d_functional_autograd"))
+
+
+def readers(place: Place) -> list[Entry]:
+    """What reads a tensor past torch's dispatcher, told as a read (for environment.py)."""
+    found: list[Entry] = []
+    for owner, name in ((torch._tensor_str, "_str"), (torch.Tensor, "tolist"), (torch.Tensor, "numpy")):
+        found.append((owner, name, _reader(place, getattr(owner, name), name.strip("_"))))
+    return found
+
+
+def _reader(place: Place, read: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def reader(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        if place.uses:
+            code, lasti = user_frame_of(sys._getframe(1))
+            place.touching(tensor, name, code, lasti, writes=False)
+        return read(tensor, *args, **kwargs)
+
+    return reader
 
 
 class Watched(TorchDispatchMode):

@@ -155,6 +155,8 @@ class RankWorld:
             if found is not None:
                 return found, state.pg_map[found][1]
         if first:
+            if group_size == group_rank == -1:  # of MPI, whose launcher gives them
+                group_size, group_rank = place.rank.size, place.index
             if not 0 <= group_rank < group_size:
                 raise WrongWorld(f"{told}: rank {group_rank} is outside 0..{group_size - 1}")
             members = tuple(range(group_size))
@@ -201,6 +203,8 @@ class RankWorld:
             place.point(kind, -1, place.index, 0, 0)
             gathering = self._founding.gatherings.setdefault((*key, count), Gathering(members))
             op = place.sim.work(place.lane, kind, lambda: None, code, lasti)
+            if kind == "init_process_group":  # ranks that are told two worlds make no call of one
+                _check_fit(told, kind, gathering, members, mine)
             place.calls.append(Call(
                 kind=kind, rank=mine, group=members, group_name=" ".join((kind, *map(str, key[1:]))),
                 seq=count, number=op.number, code=code, lasti=lasti, at=len(place.sim.events),
