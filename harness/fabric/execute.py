@@ -68,7 +68,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
         chooser.restart()
     simulation = Simulation(
         job.ranks, schedule=job.schedule, eager=job.eager, chooser=chooser, guide=job.guide,
-        events_max=job.events_max, swapping=swapping, torn=job.torn, threaded=job.threads,
+        torn=job.torn, swapping=swapping, threaded=job.threads, events_max=job.events_max,
         event_seconds=job.event_seconds,
     )
 
@@ -78,9 +78,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
              if (lane.rank, lane.worker) == (op.rank, op.lane)),
             max(op.rank, 0),
         )
-        simulation.events.append(
-            (lane, "fault", -1, op.rank, index, index, None, -1, None, -1)
-        )
+        simulation.events.append((lane, "fault", -1, op.rank, index, index, None, -1, None, -1))
 
     interposer = Interposer(job.faults, on_fire) if job.faults else None
     world = World(job.ranks, job.device_ids, interposer)
