@@ -58,7 +58,8 @@ def _store(run: Run) -> Finding | None:
     """Ranks that wait for keys which nobody sets, in a world where nobody waits for anything else."""
     blocked = [one for one in run.blocked if one.kind == "work"]
     lines = [
-        f"rank {one.rank} waits in {event.kind} for {event.value.decode()!r} at {place(one.code, one.lasti)}"
+        f"rank {one.rank} waits in {event.kind} for {event.value.decode()!r} at "
+        f"{place(one.code, one.lasti)}"
         for one in blocked
         for event in run.events
         if f"#{event.number}" == one.detail and event.owner == one.lane and isinstance(event.value, bytes)

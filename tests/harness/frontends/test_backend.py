@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from harness.plan import Hold
@@ -236,7 +238,7 @@ def test_gradient_buckets_of_ddp_are_in_flight_together(script):
             ddp(torch.ones(4, 8)).sum().backward()
     """, 2))
     kinds = [event.kind for event in run.events if event.owner == 0]
-    assert any(one == two == "all_reduce" for one, two in zip(kinds, kinds[1:], strict=False))
+    assert any(one == two == "all_reduce" for one, two in itertools.pairwise(kinds))
 
 
 def test_fully_sharded_step(script):
