@@ -187,7 +187,7 @@ class Blocked:
 
     lane: int
     rank: int
-    kind: str  # wait, quiet, sync, window, get, join
+    kind: str  # wait, quiet, sync, window, get, join, work (detail: of what, and its number)
     window: int
     at: int  # element
     expected: int

@@ -128,7 +128,8 @@ def stuck_at(run: Run, blocked: Blocked) -> str:
     """`is blocked in wait at file.py:3 in f: 'sig'[0] = 0, awaited >= 1`."""
     if blocked.code is None:
         return f"was stopped before its next {blocked.kind}"
-    text = f"is blocked in {blocked.kind} at {place(blocked.code, blocked.lasti)}"
+    what = blocked.detail.split()[0] if blocked.kind == "work" else blocked.kind
+    text = f"is blocked in {what} at {place(blocked.code, blocked.lasti)}"
     if blocked.kind == "wait":
         return f"{text}: {cell_of(run, blocked)}"
     if blocked.compare == ">=":

@@ -6,15 +6,15 @@ one rank were in flight over the same bytes, which at least one of them writes. 
 asynchronous call was never waited for, so that nothing says when its tensors may be used.
 
 A wait is wait(), a wait on its future, or is_completed() that said yes. A dropped barrier or message
-counts too: nobody learns whether it arrived. A dropped handle of a run that did not end well is a
-consequence, and no finding. A handle that stands for several calls (coalesced) is waited for with them.
+counts too: nobody learns whether it arrived. In a run that did not end well, or in which a rank died, a
+dropped handle is a consequence, and no finding. A handle that stands for several calls (coalesced) is
+waited for with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.checkers.failures import real_failures
 from harness.checkers.torch_matching import NAME, call_site, where
 from harness.checkers.wording import finding
 from harness.finding import Finding
@@ -30,7 +30,7 @@ def buffers(run: Run) -> Iterator[Finding]:
     calls = {call.number: call for made in run.torch_calls for call in made if call.number >= 0}
     twice = list(_overlapping(run))
     yield from _touched(run, calls, twice) or twice
-    if run.ended == "returned" and not run.dead and not real_failures(run):
+    if run.ended == "returned" and not run.failures and not run.dead:
         yield from _dropped(run)
 
 

@@ -63,6 +63,12 @@ def where(call: Call) -> str:
     return f"{call} at {place(call.code, call.lasti)}"
 
 
+def _places(one: Call, other: Call) -> str:
+    """`at a.py:3 in f and b.py:5 in g`, or `both at a.py:3 in f`."""
+    first, second = (place(call.code, call.lasti) for call in (one, other))
+    return f"both at {first}" if first == second else f"at {first} and {second}"
+
+
 def call_site(call: Call) -> Site:
     """The user's call, for a finding's identity."""
     return site_of(call.code, call.lasti, call.kind)
@@ -93,7 +99,10 @@ def _collectives(run: Run) -> Iterator[_Found]:
         for seq in range(last + 1):
             made = [by_rank[rank][seq] for rank in members if seq in by_rank.get(rank, ())]
             if differ := disagreement(made):
-                yield _Found(max(differ.odd.at, differ.usual.at), _different(run, seq, differ))
+                if gap := _gap(by_rank, seq, differ.usual.rank, differ.odd.rank):
+                    yield _Found(max(differ.odd.at, differ.usual.at), _skipped(run, *gap))
+                else:
+                    yield _Found(max(differ.odd.at, differ.usual.at), _different(run, seq, differ))
                 break
             if absent := _absent(run, members, made):
                 yield _missing(run, by_rank, seq, made, absent)
@@ -115,16 +124,14 @@ def _absent(run: Run, members: list[int], made: list[Call]) -> list[int]:
 
 def _different(run: Run, seq: int, differ: Disagreement) -> Finding:
     odd, usual = differ.odd, differ.usual
-    number = f"collective {seq}{of_group(run, usual)}"
+    number = f"{'new_group' if usual.kind == 'new_group' else 'collective'} {seq}{of_group(run, usual)}"
     sides = [f"{ranks(who)} {told}" for told, who in differ.sides if len(differ.sides) > 1]
     evidence = [
         f"rank {call.rank}'s {number}: {where(call)}" for call in (usual, odd)
     ] + sides
     kind, message = differ.kind, (
-        f"{number}: {differ.text}, at {place(odd.code, odd.lasti)} and "
-        f"{place(usual.code, usual.lasti)}"
+        f"{number}: {differ.text}, {_places(odd, usual)}"
     )
-    first = odd.rank
     if kind in _REFINED and exchanged(odd, usual):
         kind = "different_order"
         message = (
@@ -133,14 +140,32 @@ def _different(run: Run, seq: int, differ: Disagreement) -> Finding:
             "the other's"
         )
     elif kind in _REFINED and (left_out := skipped(odd, usual)):
-        instead = odd if left_out is usual else usual
-        kind, first = "missing_collective", instead.rank
-        message = (
-            f"rank {instead.rank} has skipped {where(left_out)}, which rank {left_out.rank} makes as "
-            f"{number}; rank {instead.rank} is at {where(instead)} instead"
-        )
+        return _skipped(run, left_out, odd if left_out is usual else usual)
     return finding(
-        NAME, kind, first, message, sites=(call_site(odd), call_site(usual)), evidence=evidence
+        NAME, kind, odd.rank, message, sites=(call_site(odd), call_site(usual)), evidence=evidence
+    )
+
+
+def _gap(
+    by_rank: dict[int, dict[int, Call]], seq: int, one: int, other: int
+) -> tuple[Call, Call] | None:
+    """The first collective before `seq` that one of two ranks has skipped, and its call instead: alike
+    calls hide a gap until others come."""
+    for number in range(seq):
+        calls = [by_rank[rank][number] for rank in (one, other) if number in by_rank.get(rank, ())]
+        if len(calls) == 2 and (left_out := skipped(*calls)):
+            return left_out, calls[1] if left_out is calls[0] else calls[0]
+    return None
+
+
+def _skipped(run: Run, left_out: Call, instead: Call) -> Finding:
+    number = f"collective {left_out.seq}{of_group(run, left_out)}"
+    return finding(
+        NAME, "missing_collective", instead.rank,
+        f"rank {instead.rank} has skipped {where(left_out)}, which rank {left_out.rank} makes as "
+        f"{number}; rank {instead.rank} makes {where(instead)} instead",
+        sites=(call_site(left_out), call_site(instead)),
+        evidence=[f"rank {call.rank}'s {number}: {where(call)}" for call in (left_out, instead)],
     )
 
 
@@ -149,35 +174,35 @@ def _missing(
 ) -> _Found:
     call = min(made, key=lambda one: one.rank)
     rank = absent[0]
-    own = by_rank.get(rank, {})
-    left_out, number, instead = call, seq, "and returned"
-    for earlier in range(seq):  # alike calls hide a gap until the sequence ends
-        if earlier in own and earlier in by_rank[call.rank]:
-            gap = skipped(own[earlier], by_rank[call.rank][earlier])
-            if gap is by_rank[call.rank][earlier] and gap is not None:
-                left_out, number = gap, earlier
-                instead = f"and made {where(own[earlier])} instead"
-                break
-    after = [c for c in run.torch_calls[rank] if left_out.at < c.at]
-    if left_out is call and after:
+    if (gap := _gap(by_rank, seq, call.rank, rank)) and gap[1].rank == rank:
+        return _Found(call.at, _skipped(run, *gap))
+    instead = "and returned"
+    after = [c for c in run.torch_calls[rank] if call.at < c.at]
+    if after:
         instead = f"and went on to {where(after[0])}"
-    elif left_out is call and run.torch_calls[rank]:
+    elif run.torch_calls[rank]:
         instead = f"and returned after {where(run.torch_calls[rank][-1])}"
     counts = ", ".join(f"rank {r}: {len(calls)}" for r, calls in sorted(by_rank.items()))
     return _Found(call.at, finding(
         NAME, "missing_collective", rank,
-        f"{ranks(absent)} skipped collective {number}{of_group(run, call)}, {where(left_out)}, which "
+        f"{ranks(absent)} skipped collective {seq}{of_group(run, call)}, {where(call)}, which "
         f"{ranks(sorted(c.rank for c in made))} made; rank {rank} left it out {instead}",
-        sites=(call_site(left_out),), evidence=(f"collectives{of_group(run, call)} made by {counts}",),
+        sites=(call_site(call),), evidence=(f"collectives{of_group(run, call)} made by {counts}",),
     ))
 
 
 def _swapped(run: Run, one: Call, other: Call, later: Call, instead: Call) -> Finding:
     group = of_group(run, one)
+    rest = f"as number {later.seq} the reverse"
+    if later.seq != instead.seq:
+        rest = (
+            f"it makes the latter as number {instead.seq}, and rank {one.rank} the former as number "
+            f"{later.seq}"
+        )
     return finding(
         NAME, "different_order", other.rank,
         f"rank {other.rank} makes two collectives{group} in another order than rank {one.rank}: as "
-        f"number {one.seq} {where(other)} against {where(one)}, as number {later.seq} the reverse",
+        f"number {one.seq} {where(other)} against {where(one)}; {rest}",
         sites=tuple(map(call_site, (one, other, later, instead))),
         evidence=(
             *(f"rank {c.rank}'s collective {c.seq}{group}: {where(c)}"
@@ -218,8 +243,7 @@ def _messages(run: Run) -> Iterator[_Found]:
                 what += f", tag {tag}" if tag else ""
                 yield _Found(max(send.at, receive.at), finding(
                     NAME, differ.kind, sender,
-                    f"{what}: {differ.text}, at {place(send.code, send.lasti)} and "
-                    f"{place(receive.code, receive.lasti)}",
+                    f"{what}: {differ.text}, {_places(send, receive)}",
                     sites=(call_site(send), call_site(receive)),
                     evidence=(f"rank {sender}: {where(send)}", f"rank {receiver}: {where(receive)}"),
                 ))

@@ -6,9 +6,10 @@ in which it is asked:
 1. Of two calls that do not agree: they differ in place, and each rank, from where it is, has still to
    make a call that is written like the other's now (same text, no way back in a loop): exchanged order.
 2. Of two calls that do not agree, or where one rank has made fewer: from where one rank is, every way
-   on in the same function leads past the other's place, and none back: the other has skipped a call.
+   on in the same function leads past the other's place, and none back (in a loop around both: in this
+   round of it): the other has skipped a call.
 3. Of calls that agree: rank a's tensor is held by variable p (or the call is written p) where rank b's
-   is q, and at another sequence number, with the same metadata, a has q and b has p; each of the two as
+   is q, and at other sequence numbers, with the same metadata, a has q and b has p; each of the two as
    often on both ranks.
 
 No alarm by 3: ranks that pass different variables, or stand in different branches, and never exchange
@@ -124,36 +125,50 @@ def skipped(one: Call, other: Call) -> Call | None:
     """Rule 2: the call, of the two, that the other's rank has left out; None if neither has."""
     if (one.code, one.lasti) == (other.code, other.lasti):
         return None
+    if one.code is None or one.code is not other.code:
+        return None
+    for now, later in ((one, other), (other, one)):
+        if _must_pass(now, later, rounds=True) and not _must_pass(later, now, rounds=True):
+            return now
     if still_ahead(one, other) == still_ahead(other, one):
         return None
     now, later = (one, other) if still_ahead(one, other) else (other, one)
-    return now if _must_pass(now, later) else None
+    return now if _must_pass(now, later, rounds=False) else None
 
 
-def _must_pass(now: Call, later: Call) -> bool:
-    """Whether no way on from `now` leaves the function, or goes back, before it comes to `later`."""
+def _must_pass(now: Call, later: Call, *, rounds: bool) -> bool:
+    """Whether every way on from `now` comes to `later`. rounds: ways back are followed, and `now` is not
+    come by again after `later`; else each of them is an end."""
     assert now.code is not None
     ahead, _ = _steps(now.code)
-    ends = _ends(now.code)
-    seen = {_at(now.code, later.lasti)}
-    todo = list(ahead[_at(now.code, now.lasti)])
-    while todo:
-        offset = todo.pop()
-        if offset in ends and offset not in seen:
-            return False
-        if offset not in seen:
-            seen.add(offset)
-            todo += ahead[offset]
-    return True
+    back, ends = _back(now.code)
+    goal, start = _at(now.code, later.lasti), _at(now.code, now.lasti)
+
+    def reached(begin: int, stop: int) -> set[int]:
+        seen = {stop}
+        todo = [*ahead[begin], *(back.get(begin, ()) if rounds else ())]
+        while todo:
+            offset = todo.pop()
+            if offset not in seen:
+                seen.add(offset)
+                todo += [*ahead[offset], *(back.get(offset, ()) if rounds else ())]
+        return seen - {stop}
+
+    over = reached(start, goal)
+    if over & ends or (not rounds and over & set(back)):
+        return False
+    return not rounds or start not in reached(goal, -1)
 
 
 @functools.lru_cache(maxsize=256)
-def _ends(code: CodeType) -> frozenset[int]:
-    return frozenset(
-        one.offset for one in dis.get_instructions(code)
-        if one.opname.startswith("RETURN_")
-        or (isinstance(one.argval, int) and "JUMP" in one.opname and one.argval < one.offset)
-    )
+def _back(code: CodeType) -> tuple[dict[int, list[int]], frozenset[int]]:
+    """By offset, where an instruction leads back to; and the offsets at which the function returns."""
+    steps = list(dis.get_instructions(code))
+    back = {
+        one.offset: [one.argval] for one in steps
+        if isinstance(one.argval, int) and "JUMP" in one.opname and one.argval < one.offset
+    }
+    return back, frozenset(one.offset for one in steps if one.opname.startswith("RETURN_"))
 
 
 def exchanged_names(
@@ -161,7 +176,7 @@ def exchanged_names(
 ) -> tuple[Call, Call, Call, Call] | None:
     """Rule 3, for calls of one group by rank, each list in order of seq, which agree otherwise.
 
-    Returns a's call with p, b's call in its stead with q, then the two in which they are exchanged.
+    Returns a's call with p, b's call in its stead with q, then a's with q and b's with p.
     """
     first, *others = sorted(by_rank)
     for rank in others:
@@ -170,9 +185,11 @@ def exchanged_names(
         ]
         differ = [pair for pair in pairs if _differ(*pair)]
         for index, (one, other) in enumerate(differ):
-            for later, instead in differ[index + 1 :]:
-                if _crossed(pairs, one, other, later, instead):
-                    return one, other, later, instead
+            rest = differ[index + 1 :]
+            for later, _ in rest:
+                for _, instead in rest:
+                    if _crossed(pairs, one, other, later, instead):
+                        return one, other, later, instead
     return None
 
 
@@ -186,20 +203,20 @@ def _differ(one: Call, other: Call) -> bool:
     return bool(first - second) and bool(second - first)
 
 
-def _meta(call: Call) -> list[tuple[tuple[int, ...], str]]:
-    return [(tensor.shape, tensor.dtype) for tensor in call.inputs or call.outputs]
+def _meta(call: Call) -> tuple[tuple[tuple[int, ...], str], ...]:
+    return tuple((tensor.shape, tensor.dtype) for tensor in call.inputs or call.outputs)
 
 
 def _crossed(
     pairs: list[tuple[Call, Call]], one: Call, other: Call, later: Call, instead: Call
 ) -> bool:
-    if (one.family, one.op, one.root, _meta(one)) != (
-        later.family, later.op, later.root, _meta(later)
-    ):
+    if len({(c.family, c.op, c.root, _meta(c)) for c in (one, later, instead)}) > 1:
         return False
     at = [_labels(call) for call in (one, other, later, instead)]
-    if at[0] & at[1] != at[2] & at[3]:
-        return False  # a name on which the ranks agree tells the two calls apart
+    for number in {later.seq, instead.seq}:
+        there = next(pair for pair in pairs if pair[0].seq == number)
+        if at[0] & at[1] != _labels(there[0]) & _labels(there[1]):
+            return False  # a name on which the ranks agree tells the calls apart
     ps = (at[0] & at[3]) - at[1] - at[2]
     qs = (at[1] & at[2]) - at[0] - at[3]
     return any(_as_often(pairs, p) for p in ps) and any(_as_often(pairs, q) for q in qs)

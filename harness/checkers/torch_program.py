@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from harness.checkers.failures import aftermath, real_failures
+from harness.checkers.failures import aftermath
 from harness.checkers.torch_buffers import buffers
 from harness.checkers.torch_matching import NAME, call_site, matching, where
 from harness.checkers.torch_waits import standstill
@@ -30,9 +30,9 @@ SHOWN_MAX = 160
 class TorchProgram:
     """Kinds: different_collective, different_order, different_reduce_op, different_shape,
     different_dtype, different_root, different_splits, different_group, missing_collective,
-    missing_message, different_message_size, different_message_dtype, send_recv_cycle, cycle,
-    unsatisfied, non_member_call, changed_in_flight, read_in_flight, overlapping_in_flight,
-    dropped_handle, schedule_dependent_result."""
+    missing_message, different_tag, different_message_size, different_message_dtype,
+    send_recv_cycle, cycle, unsatisfied, non_member_call, changed_in_flight, read_in_flight,
+    overlapping_in_flight, dropped_handle, schedule_dependent_result."""
 
     name = NAME
 
@@ -45,7 +45,7 @@ class TorchProgram:
             yield msgspec.structs.replace(root, consequences=tuple(aftermath(run)))
         found = list(buffers(run))
         yield from found
-        if root is None and not found and not real_failures(run) and run.ended == "returned":
+        if root is None and not found and not run.failures and run.ended == "returned":
             yield from _another_result(run)
 
 

@@ -49,6 +49,8 @@ def standstill(run: Run) -> Finding | None:
         gone = [peer for peer in wait.needs if peer not in stuck]
         if gone and (not wait.any_of or len(gone) == len(wait.needs)):
             return _gone(run, rank, wait, gone, waits)
+    if apart := _tags(waits):
+        return apart
     if ring := _ring(waits):
         return _cycle(run, ring, waits)
     return _unsatisfied(run, waits) if waits else _store(run)
@@ -107,9 +109,31 @@ def _ring(waits: dict[int, _Wait]) -> list[int]:
     return []
 
 
+def _tags(waits: dict[int, _Wait]) -> Finding | None:
+    """A send and a recv that wait for each other, and have different tags."""
+    for wait in waits.values():
+        send, other = wait.call, waits.get(wait.call.peer)
+        if send.kind == "send" and other and other.call.kind == "recv" and (
+            other.call.peer == send.rank and other.call.tag != send.tag
+            and other.call.group_name == send.group_name
+        ):
+            return finding(
+                NAME, "different_tag", send.rank,
+                f"rank {send.rank} waits in {where(send)}, rank {other.call.rank} in "
+                f"{where(other.call)}: the tags differ",
+                sites=(call_site(send), call_site(other.call)),
+            )
+    return None
+
+
 def _for(run: Run, wait: _Wait) -> str:
     """`waits in send([4] float32, to rank 1) at file.py:3 in main`."""
-    return f"waits in {where(wait.call)}{of_group(run, wait.call) if not wait.call.p2p else ''}"
+    call = wait.call
+    group = "" if call.p2p else of_group(run, call)
+    usual = next((c.group_name for calls in run.torch_calls for c in calls if not c.p2p), "")
+    if not group and not call.p2p and call.group_name != usual:
+        group = f" of group {call.group_name!r}"  # another one of all ranks
+    return f"waits in {where(call)}{group}"
 
 
 def _others(run: Run, waits: dict[int, _Wait], told: list[int]) -> list[str]:

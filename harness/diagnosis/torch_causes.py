@@ -47,6 +47,10 @@ TORCH: dict[str, tuple[str, str]] = {
         "one end of the message is left out, or peer or tag differ between the two",
         "compute peer and tag of both ends from the same expression",
     ),
+    "torch/different_tag": (
+        "sender and receiver compute the tag differently",
+        "compute the tag of both ends from the same expression",
+    ),
     "torch/different_message_size": (
         "sender and receiver compute the size differently; gloo aborts the receiver, or fills a part",
         "send the size first, or compute it from what both know",

@@ -14,6 +14,7 @@ from harness.errors import RankDied
 from harness.fabric.afterwards import afterwards
 from harness.fabric.carrier import exclusive, start_watchdog
 from harness.fabric.frames import user_frame
+from harness.fabric.lanes import EVENT_SECONDS
 from harness.fabric.memory import DTYPE_NAME, ITEMSIZE, Buffer, Region
 from harness.fabric.simulated import EVENTS_MAX, Chooser, Lane, Simulation
 from harness.fabric.simulated_rank import RankState, SimulatedRank
@@ -29,6 +30,7 @@ from harness.record import Blocked, Failure, Run, WindowRecord
 class Job:
     """What a fabric is asked to run. host: called with the world; returns what to observe.
 
+    event_seconds: how far the virtual clock goes on with each event.
     watch: look at every torch operation for uses of tensors that are in flight. threads: each lane runs
     on an OS thread of its own (fabric/threads.py).
     """
@@ -45,6 +47,7 @@ class Job:
     chooser: Chooser | None = None
     guide: Callable[[int], int] | None = None
     events_max: int = EVENTS_MAX
+    event_seconds: float = EVENT_SECONDS
     derived: list[Preempt] = field(default_factory=list)
 
 
@@ -65,7 +68,8 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
         chooser.restart()
     simulation = Simulation(
         job.ranks, schedule=job.schedule, eager=job.eager, chooser=chooser, guide=job.guide,
-        events_max=job.events_max, swapping=swapping, torn=job.torn, threaded=job.threads,
+        torn=job.torn, swapping=swapping, threaded=job.threads, events_max=job.events_max,
+        event_seconds=job.event_seconds,
     )
 
     def on_fire(index: int, op: Operation) -> None:
@@ -74,9 +78,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
              if (lane.rank, lane.worker) == (op.rank, op.lane)),
             max(op.rank, 0),
         )
-        simulation.events.append(
-            (lane, "fault", -1, op.rank, index, index, None, -1, None, -1)
-        )
+        simulation.events.append((lane, "fault", -1, op.rank, index, index, None, -1, None, -1))
 
     interposer = Interposer(job.faults, on_fire) if job.faults else None
     world = World(job.ranks, job.device_ids, interposer)
@@ -249,7 +251,7 @@ def blocked_lane(lane: Lane, simulation: Simulation, windows: SharedWindows) -> 
     code, lasti = reason[-2:]
     return Blocked(
         lane.index, lane.rank, str(reason[0]), -1, 0, 0, lane.outstanding, "==", code, lasti,
-        detail=f"#{reason[1]}" if reason[0] == "work" else "",
+        detail=f"{reason[2]} #{reason[1]}" if reason[0] == "work" else "",
     )
 
 

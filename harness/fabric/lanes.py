@@ -85,6 +85,7 @@ class Waiting:
         self._sleepers: list[tuple[float, int, int, Lane, Any]] = []
         self._alarms = 0
         self._now = 0.0
+        self.event_seconds = EVENT_SECONDS
         self._arrivals: dict[Any, int] = {}
 
     def point(self, lane: Lane) -> None:
@@ -184,7 +185,7 @@ class Waiting:
 
     def clock(self) -> float:
         """Virtual seconds since the run began: a microsecond an event, plus what was slept."""
-        return self._now + len(self.events) * EVENT_SECONDS
+        return self._now + len(self.events) * self.event_seconds
 
     def wake_at(self, lane: Lane, seconds: float) -> None:
         """Let a blocked lane go on in so many seconds, if it is still blocked in the same then."""

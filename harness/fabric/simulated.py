@@ -35,7 +35,7 @@ from harness.fabric.carrier import Carrier, watch
 from harness.fabric.choosing import Chooser, Choosing
 from harness.fabric.flight import InFlight
 from harness.fabric.frames import PACKAGE, user_frame, user_frame_of
-from harness.fabric.lanes import POLL_OPERATIONS, Lane
+from harness.fabric.lanes import EVENT_SECONDS, POLL_OPERATIONS, Lane
 from harness.fabric.threads import LeftBehind, ThreadCarrier
 from harness.fabric.torch_modes import Modes, end, modes, set_modes
 from harness.plan import Hold, Preempt
@@ -52,12 +52,14 @@ class Simulation(Choosing):
         self, size: int, *, schedule: Sequence[Hold | Preempt] = (), eager: bool = False,
         chooser: Chooser | None = None, guide: Callable[[int], int] | None = None,
         events_max: int = EVENTS_MAX, swapping: bool = False, torn: int = 0, threaded: bool = False,
+        event_seconds: float = EVENT_SECONDS,
     ) -> None:
         super().__init__(
             size, schedule, eager=eager, chooser=chooser, guide=guide, events_max=events_max,
             torn=torn,
         )
         self.threaded = threaded
+        self.event_seconds = event_seconds
         self.failures: list[Failure] = []
         self.peers_lost: list[int] = []
         self.stopping = False

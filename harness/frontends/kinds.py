@@ -17,7 +17,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Iterator
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 from harness.errors import UsageError, UserFileError, nearest
 
@@ -40,7 +40,7 @@ def kind_of(text: str, path: str, named: str | None = None) -> Kind:
     if named is not None:
         if named not in KINDS:
             raise UsageError(f"--as {named!r}: {nearest(named, KINDS)}")
-        return cast(Kind, named)
+        return next(kind for kind in KINDS if kind == named)
     names = set(_dotted(_parsed(text, path)))
     for module, kind in _BY_MODULE:
         if any(name == module or name.startswith(module + ".") for name in names):

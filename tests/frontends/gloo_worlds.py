@@ -1,7 +1,5 @@
 """Scripts of torch_programs/ on real gloo: one forked process a rank, every run under a deadline.
 
-    python tests/frontends/gloo_worlds.py [NAME…]     # what each defective program does, both ways
-
 `ran` starts a world as torchrun would (environment, the rendezvous store held by the parent) but forks
 its ranks from a process that has imported torch: 0.1 s instead of 10. `outcome` says in a few words what
 the user of such a script gets to see: an error, an abort by signal, a time-out, or nothing. The default
@@ -25,8 +23,8 @@ from harness.ambient import now
 from harness.supervise import Ending, supervised
 
 PROGRAMS = Path(__file__).with_name("torch_programs")
-GROUP_SECONDS = 3.0
-WORLD_SECONDS = 25.0
+GROUP_SECONDS = 5.0
+WORLD_SECONDS = 40.0
 # At both ends of every connection c10d looks up the other's name by DNS (127.0.0.1 as ::ffff:127.0.0.1 is
 # not in /etc/hosts): an answer that is lost would hold the world up for 5 s, longer than GROUP_SECONDS.
 RESOLVER = "timeout:1 attempts:1"
@@ -91,7 +89,7 @@ def be_rank(value: dict, _: list[int]) -> None:
 
 
 class World(NamedTuple):
-    """What became of one world: how each rank ended (None: it still ran at the deadline), after how long."""
+    """What became of one world: how each rank ended (None: not by the deadline), and after how long."""
 
     endings: list[Ending | None]
     seconds: float

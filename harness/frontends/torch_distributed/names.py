@@ -8,6 +8,7 @@ which tensor is meant (double buffers swap theirs).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any
@@ -50,9 +51,9 @@ def _held(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield f"{name}.{inside}", parameter
             yield f"{name}.{inside}.grad", parameter.grad if parameter.is_leaf else None
     elif type(value) is dict and not name.startswith("__"):
-        for key, held in list(value.items()):
+        for key, held in itertools.islice(value.items(), LOOKED_AT_MAX):
             if isinstance(key, str):
                 yield f"{name}[{key!r}]", held
     elif name == "self" and hasattr(value, "__dict__"):
-        for attribute, held in list(vars(value).items()):
+        for attribute, held in itertools.islice(vars(value).items(), LOOKED_AT_MAX):
             yield f"self.{attribute}", held

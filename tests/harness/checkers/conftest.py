@@ -107,7 +107,8 @@ class World:
                 if not lane.dead:
                     lane.switch()
         blocked = [
-            Blocked(rank, rank, "work", -1, 0, 0, 0, "==", call.code, call.lasti, f"#{call.number}")
+            Blocked(rank, rank, "work", -1, 0, 0, 0, "==", call.code, call.lasti,
+                    f"{call.kind} #{call.number}")
             for rank, call in sorted(self.stuck.items())
         ]
         results = [[None] if lane.dead else None for lane in lanes]

@@ -36,6 +36,13 @@ def test_after_something_worse_a_dropped_handle_is_a_consequence(torch_world):
     assert names == ["torch/different_reduce_op"]
 
 
+def test_after_a_death_a_dropped_handle_is_a_consequence(torch_world):
+    record, found = torch_world(dropped, 3)
+    assert len(found) == 1
+    record.dead = [1]
+    assert list(TorchProgram().check(record)) == []
+
+
 def one_tensor_twice(dist, rank):
     x = torch.zeros(8)
     first = dist.all_reduce(x[:5], op="sum", async_op=True)

@@ -50,8 +50,9 @@ def test_what_differs_is_named_with_both_places(torch_world, program, kind, text
     found = torch_world(program, 3)[1]
     assert [finding.name for finding in found] == [f"torch/{kind}"]
     assert found[0].rank == 2
-    assert found[0].message.startswith(f"collective 0: {text}, at ")
-    assert found[0].message.count(f" in {program.__name__}") == 2
+    one_place = kind != "different_collective"
+    assert found[0].message.startswith(f"collective 0: {text}, {'both at ' if one_place else 'at '}")
+    assert found[0].message.count(f" in {program.__name__}") == 2 - one_place
     assert any(line.startswith("rank 2's collective 0: ") for line in found[0].evidence)
     assert found[0].cause
     assert found[0].remedy
@@ -103,6 +104,20 @@ def swapped_parameters(dist, rank):
         parameter.grad = torch.ones(2, 2)
     for parameter in list(model.parameters())[:: -1 if rank == 2 else 1]:
         dist.all_reduce(parameter.grad, op="sum")
+
+
+def rotated(dist, rank):
+    sums = {name: torch.ones(4) for name in "abc"}
+    for name in "cab" if rank == 2 else "abc":
+        dist.all_reduce(sums[name], op="sum")
+
+
+def test_an_order_that_is_rotated(torch_world):
+    (finding,) = torch_world(rotated, 3)[1]
+    assert finding.name == "torch/different_order"
+    assert "all_reduce(sums['c']: [4] float32, op=sum)" in finding.message
+    assert "it makes the latter as number 1, and rank 0 the former as number 2" in finding.message
+    assert torch_world(rotated, 2)[1] == []
 
 
 @pytest.mark.parametrize(
@@ -190,6 +205,24 @@ def skips_one_alike(dist, rank):
     dist.all_reduce(z, op="sum")
 
 
+def skips_one_alike_then_differs(dist, rank):
+    x, y = torch.ones(4), torch.ones(4)
+    for _ in range(2):
+        if rank != 2:
+            dist.all_reduce(x, op="sum")
+        dist.all_reduce(y, op="sum")
+        dist.barrier()
+
+
+def breaks_off(dist, rank):
+    x = torch.ones(4)
+    for step in range(4):
+        if rank == 2 and step == 2:
+            break
+        dist.all_reduce(x, op="sum")
+    dist.barrier()
+
+
 def leaves_early(dist, rank):
     for step in range(3):
         if rank == 2 and step == 2:
@@ -208,7 +241,9 @@ def goes_elsewhere(dist, rank):
     ("program", "text"),
     [
         (skips, "rank 2 has skipped all_reduce(x: [4] float32, op=sum) at "),
-        (skips_one_alike, "rank 2 skipped collective 0, all_reduce(x: [4] float32, op=sum) at "),
+        (skips_one_alike, "rank 2 has skipped all_reduce(x: [4] float32, op=sum) at "),
+        (skips_one_alike_then_differs, "rank 2 has skipped all_reduce(x: [4] float32, op=sum) at "),
+        (breaks_off, "rank 2 has skipped all_reduce(x: [4] float32, op=sum) at "),
         (leaves_early, "rank 2 skipped collective 2, barrier() at "),
         (goes_elsewhere, "rank 2 left it out and went on to barrier() at "),
     ],

@@ -112,6 +112,23 @@ def test_a_message_whose_partner_has_another_tag(torch_world):
     assert torch_world(no_partner, 2)[0].ended == "returned"
 
 
+def other_tag(dist, rank):
+    if rank == 0:
+        dist.send(torch.zeros(4), peer=1, tag=5)
+    elif rank == 1:
+        dist.recv(torch.zeros(4), peer=0, tag=5 if dist.world.size == 2 else 6)
+
+
+def test_a_send_and_a_recv_with_other_tags(torch_world):
+    (finding,) = torch_world(other_tag, 3)[1]
+    assert finding.name == "torch/different_tag"
+    assert plain(finding.message) == (
+        "rank 0 waits in send([4] float32, to rank 1, tag=5), rank 1 in "
+        "recv([4] float32, from rank 0, tag=6): the tags differ"
+    )
+    assert torch_world(other_tag, 2)[1] == []
+
+
 def any_rank(dist, rank):
     x = torch.zeros(4)
     if rank == 0:

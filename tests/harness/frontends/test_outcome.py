@@ -7,7 +7,7 @@ import torch
 
 from harness import Hold, Plan, Preempt, run
 from harness.frontends.torch_distributed.outcome import plain
-from harness.frontends.torch_distributed.script import ScriptParams, script_scenario
+from harness.frontends.torch_distributed.script import script_scenario
 
 HEAD = """
 import torch
@@ -21,7 +21,7 @@ def outcome(tmp_path, body, ranks, *schedule, scenario=None):
     path = tmp_path / "program.py"
     path.write_text(HEAD + body)
     made = scenario or script_scenario(str(path), path.read_bytes())
-    plan = Plan(scenario=made.name, params=ScriptParams(), ranks=ranks, schedule=schedule)
+    plan = Plan(scenario=made.name, params=made.params(), ranks=ranks, schedule=schedule)
     return run(plan, scenario=made)
 
 
@@ -72,6 +72,36 @@ def test_named_senders_come_to_the_same_in_every_order(tmp_path):
     for at in range(12):
         assert names(outcome(tmp_path, named, 3, Preempt(at, 1))) == []
         assert names(outcome(tmp_path, named, 3, Hold(at, 0))) == []
+
+
+TIMED = """
+import datetime, time
+begun = time.perf_counter()
+x = torch.ones(2)
+for _ in range(3):
+    dist.all_reduce(x)
+print(f"{x.sum().item()} in {time.perf_counter() - begun:.6f} s")
+print(datetime.datetime.now())
+if rank == 0:
+    for _ in range(size - 1):
+        dist.recv(x)
+    print(x[0].item() if {wrong} else "done")
+else:
+    dist.send(torch.full((2,), float(rank)), dst=0)
+"""
+
+
+def test_times_that_a_program_prints_are_not_compared(tmp_path):
+    body = TIMED.replace("{wrong}", "False")
+    path = tmp_path / "program.py"
+    path.write_text(HEAD + body)
+    scenario = script_scenario(str(path), path.read_bytes())
+    found = [outcome(tmp_path, body, 3, Preempt(at, 1), scenario=scenario) for at in range(12)]
+    assert [names(one) for one in found] == [[]] * 12
+    assert len({one.run.printed[0].splitlines()[0] for one in found}) > 1
+    wrong = TIMED.replace("{wrong}", "True")
+    found = [names(outcome(tmp_path, wrong, 3, Preempt(at, 1))) for at in range(12)]
+    assert ["torch/schedule_dependent_result"] in found
 
 
 def test_a_standstill_in_works_is_one_finding_and_no_deadlock_of_cells(tmp_path):

@@ -12,6 +12,7 @@ def main():
     everyone = torch.zeros(size * 20000)
     work = dist.all_gather_into_tensor(everyone, logits, async_op=True)
     # cured: work.wait()
+    # cured: best = everyone.max().item()
     best = everyone.max().item()
     work.wait()
     print(f"rank {rank}: best {best}")
