@@ -64,7 +64,8 @@ def _store(run: Run) -> Finding | None:
         f"{place(one.code, one.lasti)}"
         for one in blocked
         for event in run.events
-        if f"#{event.number}" == one.detail and event.owner == one.lane and isinstance(event.value, bytes)
+        if f"#{event.number}" in one.detail.split() and event.owner == one.lane
+        and isinstance(event.value, bytes)
     ]
     if not lines:
         return None
