@@ -64,8 +64,7 @@ def _store(run: Run) -> Finding | None:
         f"{place(one.code, one.lasti)}"
         for one in blocked
         for event in run.events
-        if f"#{event.number}" in one.detail.split() and event.owner == one.lane
-        and isinstance(event.value, bytes)
+        if event.number == _number(one) and event.owner == one.lane and isinstance(event.value, bytes)
     ]
     if not lines:
         return None
@@ -75,13 +74,19 @@ def _store(run: Run) -> Finding | None:
     )
 
 
+def _number(blocked: Blocked) -> int:
+    """Of the work that a lane awaits (detail: `all_reduce #7`), or -1."""
+    number = blocked.detail.rpartition("#")[2]
+    return int(number) if number.isdigit() else -1
+
+
 def _call_of(run: Run, blocked: Blocked) -> Call | None:
     """The call that a lane is blocked in: the work it awaits, else its last one at that place."""
     if blocked.kind != "work":
         return None
     done = {raw[7] for raw in run.raw if raw[1] == "complete"}
     open_calls = [c for c in run.torch_calls[blocked.rank] if c.number >= 0 and c.number not in done]
-    numbered = [c for c in open_calls if f"#{c.number}" in blocked.detail.split()]
+    numbered = [c for c in open_calls if c.number == _number(blocked)]
     here = [c for c in open_calls if (c.code, c.lasti) == (blocked.code, blocked.lasti)]
     return next(iter(numbered or here or open_calls), None)
 
