@@ -102,11 +102,12 @@ def test_wrong_usage_is_one_line_and_exit_2(cli, tmp_path, words, said):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("import nothing_here_1\n", "user.py:1: ModuleNotFoundError"),
-        ("x = 1\nraise RuntimeError('boom')\n", "user.py:2: RuntimeError: boom"),
+        ("import harness, nothing_here_1\n", "user.py:1: ModuleNotFoundError"),
+        ("import harness\nraise RuntimeError('boom')\n", "user.py:2: RuntimeError: boom"),
         ("def f(:\n", "user.py:1: invalid syntax"),
-        ("raise SystemExit(0)\n", "user.py:1: SystemExit: 0"),
-        ("x = 2\n", "no scenario in it"),
+        ("import harness\nraise SystemExit(0)\n", "user.py:2: SystemExit: 0"),
+        ("import harness\nx = 2\n", "no scenario in it"),
+        ("x = 2\n", "user.py: imports none of harness, torch.distributed and pypto"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_with_its_line(cli, text, said):

@@ -67,6 +67,7 @@ TESTED_ELSEWHERE = {
     "harness/fabric/rank_lanes.py": "tests/conformance: programs with several lanes",
     "harness/fabric/rank_natural.py": "test_processes, tests/conformance: natural order",
     "harness/fabric/rank_process.py": "test_processes, tests/conformance",
+    "harness/frontends/torch_distributed/testing.py": "tests/frontends/test_running.py",
     "harness/subject_child.py": "test_subject: every way in which a subject ends",
     "harness/subject_place.py": "test_power_cut: another Python, a disk that only the subject sees",
     "harness/zygote.py": "test_supervise, test_subject: whatever is forked comes from it",
