@@ -1,4 +1,4 @@
-"""Variables of one rank that the launcher gets wrong: the fault fires, and every world ends in an error."""
+"""Variables of one rank that the launcher gets wrong: the fault fires, and the world ends in an error."""
 
 import pytest
 

@@ -12,25 +12,28 @@ extensions.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Sequence
 from datetime import timedelta
 from sys import _getframe
-from types import CodeType, FrameType
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d as c10d
 
 from harness.errors import WrongCollective
-from harness.fabric.frames import is_library
 from harness.frontends.torch_distributed.calls import ANY, Call
 from harness.frontends.torch_distributed.collectives import refusal
 from harness.frontends.torch_distributed.exchange import Exchange, Part, Tensors
 from harness.frontends.torch_distributed.handles import SimulatedWork, Together
-from harness.frontends.torch_distributed.issuing import Request, metas
-from harness.frontends.torch_distributed.names import names_of
+from harness.frontends.torch_distributed.issuing import (
+    Request,
+    called_by,
+    metas,
+    names_at,
+    object_call,
+    pieces,
+    rows,
+)
 from harness.frontends.torch_distributed.place import Place
 from harness.frontends.torch_distributed.stores import seconds_of
 
@@ -38,12 +41,6 @@ _OPS = {
     getattr(dist.ReduceOp, name.upper()): name
     for name in ("sum", "product", "min", "max", "band", "bor", "bxor", "avg", "premul_sum")
 }
-# The functions of torch.distributed that make parts of an object collective.
-_OBJECTS = frozenset((
-    "all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list",
-    "send_object_list", "recv_object_list",
-))
-
 
 def _op(op: Any) -> str:
     return next((name for value, name in _OPS.items() if op == value), str(op))
@@ -141,7 +138,7 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
             peer=ANY if peer == ANY else self.ranks[peer], tag=request.tag,
             inputs=metas(place, request.given), outputs=metas(place, request.taken),
             splits=request.splits, async_op=request.async_op, number=place.sim.issued, code=code,
-            lasti=lasti, names=_names(frame, request), at=len(place.sim.events), what=_object_call(),
+            lasti=lasti, names=names_at(frame, request), at=len(place.sim.events), what=object_call(),
         )
         told = place.called(request.kind, code, lasti)
         refused = self.gone or request.refused(len(self.ranks)) or next(
@@ -226,7 +223,7 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
     def all_gather_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Any:
         """The same into one tensor."""
         return self._issue(Request(
-            "all_gather_into_tensor", [tensor], [output], fills=_pieces(output, len(self.ranks)),
+            "all_gather_into_tensor", [tensor], [output], fills=pieces(output, len(self.ranks)),
             async_op=_async(opts),
         ))
 
@@ -269,7 +266,7 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
         opts = dist.ReduceScatterOptions() if opts is None else opts
         return self._issue(Request(
             "reduce_scatter_tensor", [tensor], [output], op=_op(opts.reduceOp),
-            reads=_pieces(tensor, len(self.ranks)), async_op=opts.asyncOp,
+            reads=pieces(tensor, len(self.ranks)), async_op=opts.asyncOp,
         ))
 
     _reduce_scatter_base = reduce_scatter_single
@@ -296,7 +293,7 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
         return self._issue(Request(
             "all_to_all_single", [tensor], [output],
             splits=(tuple(input_splits or ()), tuple(output_splits or ())), async_op=_async(opts),
-            reads=_rows(tensor, input_splits, size), fills=_rows(output, output_splits, size),
+            reads=rows(tensor, input_splits, size), fills=rows(output, output_splits, size),
         ))
 
     alltoall_base = all_to_all_single
@@ -323,17 +320,17 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
 
     def send(self, tensors: Tensors, peer: int, tag: int = 0) -> SimulatedWork:
         """A message to `peer` (of the group)."""
-        waits = _called_by("send")
+        waits = called_by("send")
         return self._issue(Request("send", tensors, (), peer=peer, tag=tag, async_op=not waits))
 
     def recv(self, tensors: Tensors, peer: int, tag: int = 0) -> SimulatedWork:
         """The next message from `peer` with that tag."""
-        waits = _called_by("recv")
+        waits = called_by("recv")
         return self._issue(Request("recv", (), tensors, peer=peer, tag=tag, async_op=not waits))
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> SimulatedWork:
         """The message with that tag that was sent first, whoever sent it."""
-        waits = _called_by("recv")
+        waits = called_by("recv")
         return self._issue(Request("recv", (), tensors, peer=ANY, tag=tag, async_op=not waits))
 
     def _start_coalescing(self, device: torch.device) -> None:
@@ -349,20 +346,11 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
         raise WrongCollective(f"{told}: a simulated world does not have this operation")
 
     allgather_coalesced = _unsupported
-    split_group = splitGroup = _unsupported  # noqa: N815 torch's name in C++
-    merge_remote_group = mergeRemoteGroup = _unsupported  # noqa: N815
+    split_group = splitGroup = _unsupported
+    merge_remote_group = mergeRemoteGroup = _unsupported
 
 
 _UNSET = dist.BarrierOptions().timeout
-
-
-def _names(frame: FrameType | None, request: Request) -> tuple[str, ...]:
-    tensors = request.given or request.taken
-    return names_of(tensors[0], frame, _is_user) if tensors else ()
-
-
-def _is_user(code: CodeType) -> bool:
-    return not is_library(code.co_filename)
 
 
 def _async(opts: Any) -> bool:
@@ -373,39 +361,3 @@ def _with(call: Call, **changes: Any) -> Call:
     return functools.partial(Call, **{
         name: getattr(call, name) for name in Call.__slots__ if name not in changes
     })(**changes)
-
-
-def _pieces(flat: torch.Tensor, count: int) -> list[torch.Tensor]:
-    """A flat tensor as one piece a rank."""
-    line = flat.view(-1)
-    each = line.numel() // count
-    return [line[index * each : (index + 1) * each] for index in range(count)]
-
-
-def _rows(tensor: torch.Tensor, sizes: Sequence[int], count: int) -> list[torch.Tensor]:
-    """The rows of a tensor by rank: as many as `sizes` says, or evenly."""
-    whole = tensor.shape[0] if tensor.dim() else 0
-    wanted = list(sizes or ()) or [whole // count] * count
-    if sum(wanted) > whole:
-        return []  # refused (issuing.py)
-    ends = list(itertools.accumulate(wanted))
-    return [tensor[end - size : end] for end, size in zip(ends, wanted, strict=True)]
-
-
-def _frames(frame: FrameType | None, most: int = 12) -> list[str]:
-    names: list[str] = []
-    while frame is not None and len(names) < most:
-        if frame.f_code.co_filename == c10d.__file__:
-            names.append(frame.f_code.co_name)
-        frame = frame.f_back
-    return names
-
-
-def _called_by(name: str) -> bool:
-    """Whether a function of torch.distributed of that name is calling: it waits at once."""
-    return name in _frames(_getframe(2))
-
-
-def _object_call() -> str:
-    return next((name for name in _frames(_getframe(2)) if name in _OBJECTS), "")
-

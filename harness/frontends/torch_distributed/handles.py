@@ -58,8 +58,12 @@ class SimulatedWork(dist.Work):
         self._place.outstanding.pop(self._part.op.number, None)
 
     def abandon(self) -> None:
-        """The program has ended without waiting for it."""
+        """The program has ended without waiting for it: native code, too, is to forget it."""
         self._part.end_uses()
+        self._waited, self._part.error = True, None
+        with torch._C._DisableTorchDispatch(), torch.no_grad():
+            for tensor in self._part.outputs[:1]:
+                torch.ops._c10d_functional.wait_tensor(tensor)
 
     def is_completed(self) -> bool:
         """Whether it is, asked at a scheduling point."""

@@ -6,17 +6,28 @@ whatever the other ranks pass. Source: c10d's ProcessGroupGloo, torch 2.13.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from sys import _getframe
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
+from torch.distributed import distributed_c10d as c10d
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from harness.fabric.frames import is_library
 from harness.frontends.torch_distributed.calls import ANY, TensorMeta
+from harness.frontends.torch_distributed.names import names_of
 from harness.frontends.torch_distributed.place import Place
 
 Tensors = Sequence[torch.Tensor]
+# The functions of torch.distributed that make parts of an object collective.
+_OBJECTS = frozenset((
+    "all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list",
+    "send_object_list", "recv_object_list",
+))
 _weak: Any = StorageWeakRef  # untyped
 
 
@@ -135,3 +146,48 @@ def meta(place: Place, tensor: torch.Tensor) -> TensorMeta:
     hi = lo + (extent * size if tensor.numel() else 0)
     return TensorMeta(shape, str(tensor.dtype)[6:], strides, known[1], lo, hi)
 
+
+def names_at(frame: FrameType | None, request: Request) -> tuple[str, ...]:
+    """The variables of the user's frames that hold the first tensor."""
+    tensors = request.given or request.taken
+    return names_of(tensors[0], frame, _is_user) if tensors else ()
+
+
+def _is_user(code: CodeType) -> bool:
+    return not is_library(code.co_filename)
+
+
+def pieces(flat: torch.Tensor, count: int) -> list[torch.Tensor]:
+    """A flat tensor as one piece a rank."""
+    line = flat.view(-1)
+    each = line.numel() // count
+    return [line[index * each : (index + 1) * each] for index in range(count)]
+
+
+def rows(tensor: torch.Tensor, sizes: Sequence[int], count: int) -> list[torch.Tensor]:
+    """The rows of a tensor by rank: as many as `sizes` says, or evenly."""
+    whole = tensor.shape[0] if tensor.dim() else 0
+    wanted = list(sizes or ()) or [whole // count] * count
+    if sum(wanted) > whole:
+        return []  # refused (issuing.py)
+    ends = list(itertools.accumulate(wanted))
+    return [tensor[end - size : end] for end, size in zip(ends, wanted, strict=True)]
+
+
+def _frames(frame: FrameType | None, most: int = 12) -> list[str]:
+    names: list[str] = []
+    while frame is not None and len(names) < most:
+        if frame.f_code.co_filename == c10d.__file__:
+            names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return names
+
+
+def called_by(name: str) -> bool:
+    """Whether a function of torch.distributed of that name is calling: it waits at once."""
+    return name in _frames(_getframe(2))
+
+
+def object_call() -> str:
+    """The object collective that is being made of this call; "" if none is."""
+    return next((name for name in _frames(_getframe(2)) if name in _OBJECTS), "")

@@ -92,10 +92,13 @@ def script_scenario(
 
 def _launched(rank: Any, variables_of: Callable[[int, int], dict[str, str]]) -> dict[str, str]:
     """The variables that a rank is started with, as the plan's faults want them."""
-    given = {"rank": rank.index, "size": rank.size}
+
+    def launch(rank: int, size: int) -> dict[str, str]:
+        return variables_of(rank, size)
+
     if not rank._faults:
-        return variables_of(rank.index, rank.size)
-    found: dict[str, str] = rank._offer("launch", variables_of, **given)
+        return launch(rank.index, rank.size)
+    found: dict[str, str] = rank._offer("launch", launch, rank=rank.index, size=rank.size)
     return found
 
 

@@ -1,7 +1,8 @@
 """Sees every torch operation of one rank on tensors that are in flight, and what reads them without one.
 
 What fabric/tensors.py sees in replays is seen in every run here: only while a rank has something in
-flight does it cost more than a call. Not seen: numpy arrays made before, native code, strided tensors in flight.
+flight does it cost more than a call. Not seen: numpy arrays that were made before, native code, strided
+tensors in flight.
 """
 
 from __future__ import annotations

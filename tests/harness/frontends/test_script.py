@@ -107,7 +107,10 @@ def test_finally_blocks_of_ranks_that_are_left_over(script):
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [(b"def (:\n", "program.py:1: "), (b"x = 1\n\x00", "program.py"), ("x = \xe4".encode("latin-1"), "program.py:1: ")],
+    [
+        (b"def (:\n", "program.py:1: "), (b"x = 1\n\x00", "program.py"),
+        ("x = \xe4".encode("latin-1"), "program.py:1: "),
+    ],
 )
 def test_what_does_not_compile(text, told):
     with pytest.raises(UserFileError, match=told) as caught:

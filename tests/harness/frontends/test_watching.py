@@ -22,7 +22,7 @@ def test_a_touch_before_the_wait_is_told(script, deed, writes):
     "text",
     [
         "x = torch.ones(4)\nw = dist.all_reduce(x, async_op=True)\nw.wait()\nx.add_(1)",
-        "x = torch.ones(4)\nw = dist.all_reduce(x, async_op=True)\ny = torch.ones(4)\ny.add_(1)\nw.wait()",
+        "x = torch.ones(4)\nw = dist.all_reduce(x, async_op=True)\ny = torch.ones(4)\ny += 1\nw.wait()",
         "x = torch.ones(4)\nw = dist.broadcast(x, 0, async_op=True)\nx.shape\nx.view(2, 2)\nw.wait()",
         "x = torch.ones(4)\nw = dist.isend(x, 1) if rank == 0 else dist.irecv(x, 0)\n"
         "if rank == 0: x.sum()\nw.wait()",
