@@ -158,6 +158,10 @@ class ProcessStarted(OperationError):
     """A rank program that starts a process under simulation."""
 
 
+class NoDevice(OperationError):
+    """A program of the simulated fabric, which runs on the CPU, asks for a device that is not here."""
+
+
 class PeerLost(RankfaultError):
     """Raised in a rank that waits for what only a dead rank could do."""
 

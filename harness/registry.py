@@ -15,6 +15,7 @@ import dataclasses
 import hashlib
 import importlib
 import importlib.util
+import os
 import pkgutil
 import sys
 import traceback
@@ -140,8 +141,10 @@ def find_all(name: str, kind: str | None = None, argv: Sequence[str] = ()) -> li
     kind: what the file is taken for (harness/frontends/kinds.py), by default what its imports say it is.
     argv: a script's arguments.
     """
-    path, _, wanted = name.partition("::")
+    path, mark, wanted = name.partition("::")
     if path.endswith(".py"):
+        path = _from_here(path)
+        name = f"{path}{mark}{wanted}"
         found = kind_of(user_text(path)[0].decode("utf-8", "replace"), path, kind)
         if found == "pld":
             raise NotYet(f"{path}: pld programs do not run yet")
@@ -188,13 +191,22 @@ def from_file(name: str) -> Scenario:
     return next(iter(found.values()))
 
 
+def _from_here(path: str) -> str:
+    """A path as it was typed, relative to the working directory if it lies below it."""
+    pure = PurePosixPath(path)
+    if not pure.is_absolute() and ".." not in pure.parts:
+        return path
+    below = os.path.relpath(path)
+    return path if below.startswith("..") else below
+
+
 def user_text(path: str) -> tuple[bytes, str]:
     """The text of a user's file and its digest. Raises UserFileError."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts:
         raise UserFileError(
-            f"{path}: a scenario's path must be relative to the working directory, without '..', "
-            "so that its seeds replay elsewhere"
+            f"{path}: a scenario's file must lie below the working directory, so that its seeds replay "
+            f"elsewhere; cd {pure.parent} first"
         )
     try:
         text = Path(path).read_bytes()

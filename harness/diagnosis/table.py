@@ -158,7 +158,8 @@ LIKELY: dict[str, tuple[str, str]] = {
         "a host tensor lies in private memory", "call share_memory_() before world.prepare"
     ),
     "exceptions/thread_started": (
-        "the rank program starts a thread", "start none in simulation, or use another fabric"
+        "the rank program starts a thread (DataLoader's pin_memory, async_save, an executor)",
+        "start none in simulation, or use another fabric",
     ),
     "rendezvous/lost_write": (
         "a client takes a request that it could send for one that was done: the answer is not waited for",

@@ -99,6 +99,10 @@ TORCH: dict[str, tuple[str, str]] = {
         "the group is not this rank's, or is destroyed, or the backend cannot do what is asked of it",
         "see the error; guard calls of a group by membership, and destroy groups last",
     ),
+    "exceptions/no_device": (
+        "the program wants CUDA; simulated ranks run on the CPU",
+        "choose device and backend by torch.cuda.is_available(), or by an argument of the script",
+    ),
     "exceptions/wrong_world": (
         "RANK, WORLD_SIZE or the ranks of a group differ between processes",
         "set the environment as torchrun does; give new_group the same list on every rank",

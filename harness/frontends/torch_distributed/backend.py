@@ -27,6 +27,7 @@ from harness.frontends.torch_distributed.exchange import Exchange, Part, Tensors
 from harness.frontends.torch_distributed.handles import SimulatedWork, Together
 from harness.frontends.torch_distributed.issuing import (
     Request,
+    by_library,
     called_by,
     metas,
     names_at,
@@ -36,6 +37,7 @@ from harness.frontends.torch_distributed.issuing import (
 )
 from harness.frontends.torch_distributed.place import Place
 from harness.frontends.torch_distributed.stores import seconds_of
+from harness.record import place as line_of
 
 _OPS = {
     getattr(dist.ReduceOp, name.upper()): name
@@ -130,6 +132,12 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
     def _issue(self, request: Request) -> SimulatedWork:
         place = self.place
         frame, code, lasti = place.here()
+        if place.sim.current is not place.lane:
+            raise WrongCollective(
+                f"{request.kind} at {line_of(code, lasti)}: this handle of group {self._name!r} is rank "
+                f"{place.index}'s, and another rank uses it: a module that all ranks share keeps it "
+                "(only those in the script's folder are each rank's own)"
+            )
         peer = request.peer
         call = Call(
             kind=request.kind, rank=self.ranks[self._rank], group=self.ranks, group_name=self._name,
@@ -148,7 +156,7 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
             place.calls.append(_with(call, number=-1, refused=refused))
             raise WrongCollective(f"{told}: {refused}")
         part = Part(place, call, request.inputs, request.outputs, told)
-        work = SimulatedWork(place, part, self.timeout)
+        work = SimulatedWork(place, part, self.timeout, by_library=by_library())
         place.offer(request.kind, functools.partial(self._perform, part), code, lasti)
         place.outstanding[part.op.number] = work
         if self._batch is not None:

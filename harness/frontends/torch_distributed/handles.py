@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from harness.frontends.torch_distributed.environment import Entry
 from harness.frontends.torch_distributed.place import Place
 from harness.frontends.torch_distributed.stores import seconds_of
 
@@ -23,14 +24,18 @@ if TYPE_CHECKING:
     from harness.frontends.torch_distributed.exchange import Part
 
 _NO_LIMIT = timedelta(0)
+_native_wait: Any = torch._C.Future.wait
 
 
 class SimulatedWork(dist.Work):
     """One rank's part in a collective or message, as its program may wait for it."""
 
-    def __init__(self, place: Place, part: Part, timeout: timedelta | None) -> None:
+    def __init__(
+        self, place: Place, part: Part, timeout: timedelta | None, *, by_library: bool = False
+    ) -> None:
         super().__init__()
         self._place = place
+        self._by_library = by_library
         self._part = part
         self._timeout = timeout
         self._waited = False
@@ -56,9 +61,13 @@ class SimulatedWork(dist.Work):
         self._waited = True
         self._part.end_uses()
         self._place.outstanding.pop(self._part.op.number, None)
+        self._place.futured.pop(self._part.op.number, None)
 
     def abandon(self) -> None:
-        """The program has ended without waiting for it: native code, too, is to forget it."""
+        """The program has ended without waiting for it: native code, too, is to forget it. Handles that
+        torch itself drops (DDP under Join) count as waited for: no user can."""
+        if self._by_library:
+            self._place.waits.setdefault(self._part.op.number, (self._part.call.code, -1))
         self._part.end_uses()
         self._waited, self._part.error = True, None
         with torch._C._DisableTorchDispatch(), torch.no_grad():
@@ -76,9 +85,14 @@ class SimulatedWork(dist.Work):
             self._ended()
         return done
 
+    @property
+    def done(self) -> bool:
+        """Whether it is complete; no scheduling point."""
+        return self._part.op.done
+
     def is_success(self) -> bool:
         """Whether it is complete and nothing went wrong."""
-        return self._part.op.done and self._part.error is None
+        return self.done and self._part.error is None
 
     def exception(self) -> BaseException | None:
         """What went wrong."""
@@ -109,12 +123,29 @@ class SimulatedWork(dist.Work):
             self._part.future = self._future
             if self._part.op.done:
                 self._future.settle(self._part)
+        if not self._waited:
+            self._place.futured[self._part.op.number] = self
         if not self._waited and torch._C._current_graph_task_id() >= 0:
             engine: Any = torch.autograd.Variable._execution_engine
             engine.queue_callback(self.wait)
         return self._future
 
     getFuture = get_future
+
+
+def waits(place: Place) -> Entry:
+    """torch's own wait for a future, which would block all ranks: what a rank sees of it.
+
+    A future that native code has derived from a work's (DDP under Join, collect_all) is complete as soon
+    as the works are; they are waited for in the order in which their futures were asked for.
+    """
+    def wait(future: Any) -> Any:
+        for work in [*place.futured.values()]:
+            if not torch._C.Future.done(future) or work.done:
+                work.wait()
+        return _native_wait(future)
+
+    return torch._C.Future, "wait", wait
 
 
 class WorkFuture(torch.futures.Future[Any]):
@@ -138,7 +169,7 @@ class WorkFuture(torch.futures.Future[Any]):
     def wait(self) -> Any:
         """The result. Raises what went wrong."""
         self._work.wait()
-        return super().wait()
+        return _native_wait(self)
 
     def then(self, callback: Any) -> WorkFuture:
         """A future of what `callback` makes of this one when it is complete."""

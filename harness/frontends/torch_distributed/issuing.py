@@ -9,11 +9,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from sys import _getframe
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
+from torch.distributed import c10d_logger
 from torch.distributed import distributed_c10d as c10d
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -174,6 +176,14 @@ def rows(tensor: torch.Tensor, sizes: Sequence[int], count: int) -> list[torch.T
     return [tensor[end - size : end] for end, size in zip(ends, wanted, strict=True)]
 
 
+# The files between a caller of torch.distributed and a group's `_issue`.
+_TORCH, _HERE = Path(torch.__file__).parent, Path(__file__).parent
+_BETWEEN = frozenset(map(str, (
+    c10d.__file__, c10d_logger.__file__, _TORCH / "_ops.py", _HERE / "backend.py", _HERE / "watching.py",
+    _TORCH / "distributed" / "_functional_collectives.py",
+)))
+
+
 def _frames(frame: FrameType | None, most: int = 12) -> list[str]:
     names: list[str] = []
     while frame is not None and len(names) < most:
@@ -186,6 +196,14 @@ def _frames(frame: FrameType | None, most: int = 12) -> list[str]:
 def called_by(name: str) -> bool:
     """Whether a function of torch.distributed of that name is calling: it waits at once."""
     return name in _frames(_getframe(2))
+
+
+def by_library() -> bool:
+    """Whether a library calls torch.distributed, not the user's code."""
+    frame: FrameType | None = _getframe(2)
+    while frame is not None and frame.f_code.co_filename in _BETWEEN:
+        frame = frame.f_back
+    return frame is not None and is_library(frame.f_code.co_filename)
 
 
 def object_call() -> str:

@@ -50,6 +50,7 @@ class Place:
         self.outstanding: dict[int, Any] = {}  # works that nobody has waited for, kept alive
         self.storages: dict[int, tuple[Any, int]] = {}  # by address, while they live: their number
         self.kept: list[Any] = []
+        self.futured: dict[int, Any] = {}  # those of them whose futures it has taken
         self.uses: list[TensorUse] = []  # its tensors in flight
         self._numbers = 0
 
@@ -82,6 +83,7 @@ class Place:
         for work in self.outstanding.values():
             work.abandon()
         self.outstanding.clear()
+        self.futured.clear()
         self.kept.clear()
 
     def here(self) -> tuple[FrameType | None, CodeType | None, int]:

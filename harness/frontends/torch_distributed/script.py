@@ -12,16 +12,20 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
 import msgspec
+import torch
 
 from harness.checkers.torch_program import TorchProgram
-from harness.errors import RankExited, UserFileError
+from harness.errors import NoDevice, RankExited, UserFileError
 from harness.frontends.torch_distributed.environment import Surroundings
+from harness.frontends.torch_distributed.handles import waits
 from harness.frontends.torch_distributed.outcome import came_to
 from harness.frontends.torch_distributed.place import Place
 from harness.frontends.torch_distributed.watching import Watched, readers
@@ -90,6 +94,14 @@ def script_scenario(
     )
 
 
+def _wants_cuda(error: BaseException) -> bool:
+    """Whether a program ends for want of a CUDA device."""
+    return not torch.cuda.is_available() and bool(re.search(
+        r"CUDA enabled|_cuda_|NVIDIA driver|CUDA GPUs are available|pinned memory|CUDA.*is_available",
+        str(error),
+    ))
+
+
 def _launched(rank: Any, variables_of: Callable[[int, int], dict[str, str]]) -> dict[str, str]:
     """The variables that a rank is started with, as the plan's faults want them."""
 
@@ -100,6 +112,15 @@ def _launched(rank: Any, variables_of: Callable[[int, int], dict[str, str]]) -> 
         return launch(rank.index, rank.size)
     found: dict[str, str] = rank._offer("launch", launch, rank=rank.index, size=rank.size)
     return found
+
+
+def _forget_meshes() -> None:
+    """What torch keeps of DTensors by thread, with their meshes and groups: threads outlive runs."""
+    if "torch.distributed.tensor" in sys.modules:
+        from torch.distributed.tensor import debug
+
+        forget: Any = debug._clear_sharding_prop_cache  # untyped
+        forget()
 
 
 def run_rank(
@@ -113,18 +134,23 @@ def run_rank(
     main.__dict__.update(__file__=os.path.abspath(path), __builtins__=__builtins__)
     surroundings = place.surroundings = Surroundings(
         rank.index, str(Path(path).resolve().parent), main, (path, *argv),
-        _launched(rank, variables_of), [*world.entries(), *readers(place)],
+        _launched(rank, variables_of), [*world.entries(), *readers(place), waits(place)],
     )
     rank._state.printed = surroundings.out
     place.sim.at_end.append(surroundings.leave)  # a lane may be left behind in native code
     place.follow_sleep()
+    _forget_meshes()
     surroundings.enter()
     try:
         with Watched(place):
             try:
                 program(main)
-            except (Exception, SystemExit):
+            except (Exception, SystemExit) as error:
                 surroundings.exit()
+                if _wants_cuda(error):
+                    raise NoDevice(f"rank {rank.index}: no CUDA here: {error}").with_traceback(
+                        error.__traceback__
+                    ) from None
                 raise
             surroundings.exit()
     except SystemExit as error:

@@ -11,8 +11,10 @@ Not modelled: split_group and shrink_group, RPC, torchcomms.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from datetime import timedelta
+from sys import _getframe
 from typing import Any
 
 import torch
@@ -21,6 +23,7 @@ from torch.distributed import c10d_logger
 from torch.distributed import distributed_c10d as c10d
 
 from harness.errors import CollectiveMismatch, NotAMember, WrongCollective, WrongWorld, nearest
+from harness.fabric.frames import is_library
 from harness.frontends.torch_distributed.backend import SimulatedGroup
 from harness.frontends.torch_distributed.calls import Call
 from harness.frontends.torch_distributed.environment import Entry
@@ -115,6 +118,7 @@ class RankWorld:
             (c10d, "_default_pg_init_method", None),
             (c10d, "_new_process_group_helper", self._new_group),
             (c10d, "_get_default_timeout", _default_timeout),
+            (c10d._WorldMeta, "WORLD", property(_world_for, _set_world)),
             (c10d, "_warn_not_in_group", self._not_in_group),
             (c10d_logger, "_get_msg_dict", lambda name, *args, **kwargs: {"func_name": name}),
         ]
@@ -250,6 +254,18 @@ def _check_backend(told: str, backend: str) -> None:
         name = part.rpartition(":")[2].lower()
         if name not in BACKENDS:
             raise WrongCollective(f"{told}: no simulated backend {name!r}; {nearest(name, BACKENDS)}")
+
+
+def _world_for(cls: type) -> Any:
+    """`group.WORLD`: None (which also means the default group) while a library's module is imported. All
+    ranks share such a module: a default argument `group=group.WORLD` would be the first one's for all."""
+    code = _getframe(1).f_code
+    imported = not code.co_flags & inspect.CO_OPTIMIZED  # of a module or a class, not of a function
+    return None if imported and is_library(code.co_filename) else c10d._world.default_pg
+
+
+def _set_world(cls: type, group: Any) -> None:
+    c10d._world.default_pg = group
 
 
 def _default_timeout(backend: object) -> timedelta:

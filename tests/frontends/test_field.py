@@ -1,0 +1,135 @@
+"""Small scripts for what programs from the field brought up, each with what real gloo prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness import registry
+from harness.errors import UsageError
+from harness.fabric import threads
+from harness.finding import Outcome, Verdict
+from harness.plan import Plan
+from harness.run import run
+
+BEGIN = "import torch, torch.distributed as dist\ndist.init_process_group('gloo')\nr = dist.get_rank()\n"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def outcome_of(text: str, ranks: int = 3) -> Outcome:
+    Path("train.py").write_text(BEGIN + text)
+    scenario = registry.find_all("train.py")[0]
+    return run(Plan(scenario=scenario.name, params=scenario.params(), ranks=ranks), scenario=scenario)
+
+
+def printed(text: str, ranks: int = 3) -> list[str]:
+    outcome = outcome_of(text, ranks)
+    assert outcome.verdict is Verdict.PASS, outcome.findings
+    return [one.strip() for one in outcome.run.printed]
+
+
+def test_a_library_imported_within_the_run_keeps_nobodys_world(tmp_path, monkeypatch):
+    """Its default argument `group=group.WORLD` is evaluated in whichever rank comes first."""
+    module = tmp_path / "lib" / "installed.py"
+    module.parent.mkdir()
+    module.write_text(
+        "from torch.distributed import all_reduce, group\n"
+        "class Kept:\n    world = group.WORLD\n"
+        "def total(x, group=group.WORLD):\n    all_reduce(x, group=group)\n    return x.item()\n"
+    )
+    monkeypatch.syspath_prepend(str(module.parent))
+    monkeypatch.setattr("harness.fabric.frames._LIBRARIES", (str(module.parent),))
+    text = (
+        "dist.barrier()\nfrom installed import Kept, total\n"
+        "print(total(torch.tensor(r)), Kept.world, dist.group.WORLD is None)\n"
+    )
+    assert printed(text) == ["3 None False"] * 3
+
+
+def test_a_group_that_another_rank_has_made_is_refused(tmp_path):
+    """As a module that all ranks share would hand it out."""
+    text = (
+        "torch.kept = vars(torch).get('kept') or dist.group.WORLD\n"
+        "dist.all_reduce(torch.ones(1), group=torch.kept)\n"
+    )
+    try:
+        outcome = outcome_of(text)
+    finally:
+        vars(torch).pop("kept", None)
+    first = outcome.findings[0]
+    assert "all_reduce at train.py:5 in <module>: this handle of group '0' is rank" in first.message
+    assert "a module that all ranks share" in first.message
+
+
+JOIN = """
+from torch.distributed.algorithms.join import Join
+from torch.nn.parallel import DistributedDataParallel
+torch.manual_seed(0)
+model = DistributedDataParallel(torch.nn.Linear(1, 1))
+with Join([model]):
+    for _ in range(2 + r):
+        model(torch.ones(1)).sum().backward()
+print(model.module.weight.grad.item())
+"""
+
+
+def test_ddp_with_uneven_inputs_waits_for_native_futures():
+    assert len(printed(JOIN)) == 3
+
+
+def test_futures_are_waited_for_together():
+    text = (
+        "tensors = [torch.ones(1) * i for i in range(3)]\n"
+        "futures = [dist.all_reduce(t, async_op=True).get_future() for t in tensors]\n"
+        "torch.futures.wait_all(futures)\nprint([t.item() for t in tensors])\n"
+    )
+    assert printed(text) == ["[0.0, 3.0, 6.0]"] * 3
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card here")
+@pytest.mark.parametrize(
+    "line", ["torch.cuda.set_device(0)", "torch.ones(1).cuda()", "torch.ones(1, device='cuda')"]
+)
+def test_cuda_is_told_to_be_elsewhere(line):
+    message = outcome_of(line + "\n").findings[0]
+    assert message.kind == "no_device"
+    assert "CPU" in message.cause
+    assert "torch.cuda.is_available()" in message.remedy
+
+
+def test_a_path_may_be_absolute_where_it_lies_below_the_working_directory(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "train.py").write_text(BEGIN)
+    found = registry.find_all(str(tmp_path / "sub" / "train.py"))
+    assert [one.name for one in found] == ["sub/train.py::__main__"]
+    assert registry.find_all("sub/../sub/train.py")[0].name == "sub/train.py::__main__"
+
+
+def test_a_path_elsewhere_says_where_to_go(tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "train.py").write_text(BEGIN)
+    monkeypatch.chdir(tmp_path / "sub")
+    with pytest.raises(UsageError, match=r"\.\./train\.py: .*below the working directory.*cd \.\."):
+        registry.find_all("../train.py")
+
+
+MESH = """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+x = distribute_tensor(torch.arange(16.).view(4, 4), mesh, [Replicate(), Shard(1)])
+print((x @ x.T).redistribute(mesh, [Replicate(), Replicate()]).to_local().sum().item())
+"""
+
+
+def test_a_thread_that_was_another_rank_remembers_none_of_its_meshes():
+    """torch caches by thread what DTensors come to, with their meshes and groups."""
+    for _ in range(3):
+        assert printed(MESH, 4) == ["3680.0"] * 4
+        threads._pool.insert(0, threads._pool.pop())
