@@ -147,10 +147,26 @@ _NAMES = (
 _real_start = threading.Thread.start
 
 
+_lanes: set[int] = set()  # threads that carry lanes (fabric/threads.py)
+
+
+def joins_runs() -> None:
+    """The calling thread carries lanes from now on: a run that is on is its own."""
+    _lanes.add(threading.get_ident())
+
+
+def start_thread(thread: threading.Thread) -> None:
+    """Start one of the harness's own threads, also during a run."""
+    _real_start(thread)
+
+
 def _inside() -> Ambient | None:
     """The run that the calling thread is in; other threads of the process keep the real world."""
     ambient = _active
-    return ambient if ambient is not None and ambient.thread == threading.get_ident() else None
+    if ambient is None:
+        return None
+    ident = threading.get_ident()
+    return ambient if ambient.thread == ident or ident in _lanes else None
 
 
 def _virtual(name: str) -> Callable[..., Any]:

@@ -10,6 +10,7 @@
       OperationError             a rank or host program asked for something impossible
         OutOfBounds  WrongDtype  WrongShape  WrongPeer  WrongHandle  Misaligned  NonContiguous
         UseAfterFree  DispatchError  NotShared  ThreadStarted  NoSchedulingPoint  RankExited
+        CollectiveMismatch  WrongCollective  WrongWorld  ProcessStarted
       PeerLost                   the world's answer to a rank that waits for a dead one
       Undecided                  a checker that came to no verdict
       NotYet                     a part of the interface that has its place but no body yet
@@ -135,6 +136,22 @@ class RankExited(OperationError):
         super().__init__(text or f"rank {rank}: its process ended with {code}")
         self.rank = rank
         self.code = code
+
+
+class CollectiveMismatch(OperationError, RuntimeError):
+    """A collective, or a message, in which the ranks do not agree; raised in each of its members."""
+
+
+class WrongCollective(OperationError, RuntimeError):
+    """A collective that cannot be: of a group the rank is no member of, or that is destroyed, or unknown."""
+
+
+class WrongWorld(OperationError):
+    """A rank or world size, in the environment or an argument, that does not fit the other ranks'."""
+
+
+class ProcessStarted(OperationError):
+    """A rank program that starts a process under simulation."""
 
 
 class PeerLost(RankfaultError):

@@ -256,6 +256,9 @@ class Run:
     # of a work, where the user waited for it (wait, or its future) or saw that it was complete.
     torch_calls: list[list[TorchCall]] = field(default_factory=list)
     torch_waits: dict[int, tuple[CodeType | None, int]] = field(default_factory=dict)
+    # What each rank came to, as text, where the scenario says so; and in the plan's default run.
+    came_to: list[str] = field(default_factory=list)
+    usually: list[str] | None = None
 
     @property
     def names(self) -> list[WindowRecord]:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from harness import registry
 from harness.checkers import CHECKERS, RACES
 from harness.crash_states import Aftermath, CrashStates
@@ -28,7 +30,10 @@ from harness.simulated_disk import SimulatedDisk
 from harness.supervise import STARTS, Limits
 
 FABRICS = ("simulated", "processes")
+USUAL_MAX = 256
 _in_flight: list[Plan] = []
+# What default runs came to; the scenario is kept, so that no other one gets its id.
+_usual: dict[tuple[int, bytes], tuple[Scenario, list[str] | None]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +151,7 @@ def execute_plan(
         eager=plan.visibility.delivery == "eager",
         torn=plan.visibility.torn,
         watch=watch,
+        threads=scenario.threads,
         device_ids=scenario.device_ids(plan.ranks) if scenario.device_ids else None,
         chooser=chooser,
         guide=guide,
@@ -163,10 +169,27 @@ def execute_plan(
         _in_flight.pop()
     if record.observed is None:
         record.observed = {"result": [r[-1] if r else None for r in record.results]}
+    if scenario.comes_to is not None and real is None:
+        record.came_to = scenario.comes_to(record)
+        if (plan.schedule or chooser is not None) and not plan.faults:
+            record.usually = _usually(plan, scenario)
     record.tolerance = scenario.tolerance
     if scenario.reference is not None:
         record.expected = _expected(plan, scenario)
     return record
+
+
+def _usually(plan: Plan, scenario: Scenario) -> list[str] | None:
+    """What the ranks come to in the default run of `plan`; None if that does not end well."""
+    plan = msgspec.structs.replace(plan, schedule=())
+    key = (id(scenario), msgspec.json.encode(plan))
+    if key not in _usual:
+        record = execute_plan(plan, scenario)
+        well = record.ended == "returned" and not record.failures
+        _usual[key] = (scenario, record.came_to if well else None)
+        if len(_usual) > USUAL_MAX:
+            del _usual[next(iter(_usual))]
+    return _usual[key][1]
 
 
 def _recovered(plan: Plan, scenario: Scenario, record: Run) -> Run:

@@ -37,6 +37,7 @@ Observed = Mapping[str, Sequence[Any]]
 if TYPE_CHECKING:
     from harness.crash_states import Aftermath
     from harness.finding import Checker
+    from harness.record import Run
 
 
 class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -107,9 +108,13 @@ class Scenario:
     under test, where that is not this project's own; a hunt without a name leaves such scenarios out.
     reference: None: results are not compared; `checkers`, the scenario's own, judge what host returned
     (Run.observed), after the built-in ones.
+    comes_to: what each rank of a finished run came to, as text, which no schedule may change: it is
+    compared with that of the default run (checkers/torch_program.py).
     recovery: the host program of what comes after a crash, for plans with `crash`; it is given an
     Aftermath. What host (and recovery, for a crash of the recovery) returns then has its SimulatedDisk
     as `disk`; that disk's profile says what a crash may leave, its marks what has been promised.
+    threads: each lane runs on an OS thread of its own (one at a time): for programs inside whose native
+    code a greenlet must not switch.
     """
 
     name: str
@@ -125,6 +130,8 @@ class Scenario:
     unavailable: Callable[[], str] | None = None
     subject: Callable[[], str] | None = None
     recovery: Callable[[World, Any, Aftermath], Any] | None = None
+    comes_to: Callable[[Run], list[str]] | None = None
+    threads: bool = False
     doc: str = ""
     digest: str = ""  # of the user's file it came from
 

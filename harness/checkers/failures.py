@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from types import CodeType
 
 from harness.checkers.wording import cell_of, finding
-from harness.errors import NoSchedulingPoint, PeerLost, UseAfterFree, one_line
+from harness.errors import CollectiveMismatch, NoSchedulingPoint, PeerLost, UseAfterFree, one_line
 from harness.finding import Finding
 from harness.record import Blocked, Failure, Run, place, site_of
 
@@ -31,6 +31,8 @@ def checker_of(failure: Failure) -> str:
         return "lifetime"
     if isinstance(failure.error, NoSchedulingPoint):
         return "progress"
+    if isinstance(failure.error, CollectiveMismatch):
+        return "torch"
     return "exceptions"
 
 

@@ -42,7 +42,7 @@ class Lifetime:
             found = self._source(run)
         if found is not None:
             yield found
-        elif run.touched:
+        elif run.touched and not run.torch_calls:  # else torch_buffers.py
             yield _of_tensor(run)
 
     def _freed(self, run: Run) -> Finding | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from harness.diagnosis.store_causes import CAUSES
 from harness.diagnosis.stores import STORES
+from harness.diagnosis.torch_causes import TORCH
 
 LIKELY: dict[str, tuple[str, str]] = {
     "integrity/wrong_value": (
@@ -191,6 +192,7 @@ LIKELY: dict[str, tuple[str, str]] = {
         "native code met what it did not expect", "read the end of what the process printed"
     ),
     **STORES,
+    **TORCH,
     "exceptions/not_yet": ("the program uses a part that is not built", "leave it out"),
 }
 

@@ -11,7 +11,8 @@ behind CALLS_BELOW calls through C, about four native frames each: the backtrace
 The watchdog is one daemon thread for the process. When a run makes no event for `LIMIT_SECONDS`, it
 raises NoSchedulingPoint in the thread that runs it: the lane that is looping gets it, with its stack.
 If the program swallows that, the next time `Unwound` follows, which `except Exception` lets through.
-A loop inside native code is interrupted only when it returns to Python.
+A loop inside native code is interrupted only when it returns to Python; a lane on a thread of its own
+(threads.py) is left behind after SHOTS_MAX shots more.
 
 Runs change what the whole process shares (time, generators), so `exclusive` lets threads run one after
 the other, and refuses a run inside a run.
@@ -34,6 +35,7 @@ from harness.errors import NoSchedulingPoint, Unwound, UsageError
 
 LIMIT_SECONDS = 10.0
 POOL_MAX = 64
+SHOTS_MAX = 2
 CALLS_BELOW = 24
 
 
@@ -115,6 +117,7 @@ class _Watchdog:
         self.watched: Any = None
         self.run = 0
         self.shots = 0
+        self.struck: list[int] = []
         self.thread_id = 0
         self.lock = threading.Lock()
         self.pid_thread: threading.Thread | None = None
@@ -145,11 +148,16 @@ class _Watchdog:
                     self.raise_in_run(Unwound if self.shots else NoSchedulingPoint)
                     self.shots += 1
 
-    def raise_in_run(self, error: type[BaseException] | None) -> None:
-        """Have the watched thread raise `error` at its next bytecode; None: take that back."""
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(self.thread_id), ctypes.py_object(error) if error else None
-        )
+    def raise_in_run(self, error: type[BaseException]) -> None:
+        """Have the thread that runs raise `error` at its next bytecode."""
+        thread = self.watched.thread_id(self.thread_id)
+        self.struck.append(thread)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+
+    def take_back(self) -> None:
+        """What it raised too late must not hit the caller, nor a later run."""
+        while self.struck:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.struck.pop()), None)
 
 
 _watchdog = _Watchdog()
@@ -168,14 +176,20 @@ def watch(simulation: Any) -> Iterator[None]:
     finally:
         with dog.lock:
             dog.watched = None
-            if dog.shots:  # what it raised too late must not hit the caller
-                dog.raise_in_run(None)
+            dog.take_back()
+
+
+def out_of_reach() -> bool:
+    """Whether the running lane has ignored whatever was raised in it: it blocks in native code."""
+    return _watchdog.shots > SHOTS_MAX
 
 
 def running() -> tuple[Any, int] | None:
     """The simulation that is running now and its thread's identifier, or None."""
     simulation = _watchdog.watched
-    return None if simulation is None else (simulation, _watchdog.thread_id)
+    if simulation is None:
+        return None
+    return simulation, simulation.thread_id(_watchdog.thread_id)
 
 
 def start_watchdog() -> None:

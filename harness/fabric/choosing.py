@@ -11,8 +11,9 @@ from operator import attrgetter
 from typing import Protocol
 
 from harness.errors import EngineError, PeerLost
-from harness.fabric.flight import Deliveries, InFlight
+from harness.fabric.flight import InFlight
 from harness.fabric.lanes import Lane
+from harness.fabric.works import Works
 from harness.plan import Hold, Preempt
 
 STALE_ROUNDS_MAX = 64
@@ -32,7 +33,7 @@ class Chooser(Protocol):
         ...
 
 
-class Choosing(Deliveries):
+class Choosing(Works):
     """A world that picks who moves. derived: the Preempts that a guide made necessary."""
 
     def __init__(

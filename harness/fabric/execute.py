@@ -29,7 +29,8 @@ from harness.record import Blocked, Failure, Run, WindowRecord
 class Job:
     """What a fabric is asked to run. host: called with the world; returns what to observe.
 
-    watch: look at every torch operation for uses of tensors that are in flight.
+    watch: look at every torch operation for uses of tensors that are in flight. threads: each lane runs
+    on an OS thread of its own (fabric/threads.py).
     """
 
     ranks: int
@@ -39,6 +40,7 @@ class Job:
     eager: bool = False
     torn: int = 0
     watch: bool = False
+    threads: bool = False
     device_ids: Sequence[int] | None = None
     chooser: Chooser | None = None
     guide: Callable[[int], int] | None = None
@@ -62,7 +64,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
         chooser.restart()
     simulation = Simulation(
         job.ranks, schedule=job.schedule, eager=job.eager, chooser=chooser, guide=job.guide,
-        events_max=job.events_max, swapping=swapping, torn=job.torn,
+        events_max=job.events_max, swapping=swapping, torn=job.torn, threaded=job.threads,
     )
 
     def on_fire(index: int, op: Operation) -> None:
@@ -90,7 +92,9 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
             for lane in simulation.lanes
             if lane.state == "running" and lane not in simulation.polled
         )
-        if not simulation.failures and not simulation.dead and not simulation.polled:
+        # A program that was not written for us keeps state that no probe could put back.
+        probes = not (simulation.failures or simulation.dead or simulation.polled or job.threads)
+        if probes:
             following = afterwards(simulation, windows, ranks, interposer, dispatched)
             for entry in blocked:
                 entry.afterwards = following.get(entry.lane, entry.afterwards)
@@ -243,7 +247,8 @@ def blocked_lane(lane: Lane, simulation: Simulation, windows: SharedWindows) -> 
         )
     code, lasti = reason[-2:]
     return Blocked(
-        lane.index, lane.rank, str(reason[0]), -1, 0, 0, lane.outstanding, "==", code, lasti
+        lane.index, lane.rank, str(reason[0]), -1, 0, 0, lane.outstanding, "==", code, lasti,
+        detail=f"#{reason[1]}" if reason[0] == "work" else "",
     )
 
 
@@ -325,6 +330,8 @@ def finished(
         touched=simulation.touched,
         programs=_programs(world.recorded),
         faults=tuple(job.faults),
+        torch_calls=[rank.torch_calls for rank in ranks] if job.threads else [],
+        printed=[rank.printed.text if rank.printed else "" for rank in ranks] if job.threads else [],
         private=[p.name for p in world.recorded.prepared.values() if p.private is not None],
     )
 

@@ -54,7 +54,7 @@ class InFlight:
         start: int, nbytes: int, data: Any, mark: int, code: CodeType | None, lasti: int,
     ) -> None:
         self.number = number
-        self.kind = kind  # "put", "add" (to a cell), "set" (a cell), "get"
+        self.kind = kind  # "put", "add" (to a cell), "set" (a cell), "get", "work"
         self.lane = lane
         self.peer = peer
         self.window = window
@@ -194,6 +194,9 @@ class Deliveries(Waiting):
                 return
             value = op.value
             region.view[start : start + nbytes] = op.data
+        elif kind == "work":
+            self._perform(op)
+            return
         else:
             value = op.data
             slot = start >> 2
@@ -210,6 +213,10 @@ class Deliveries(Waiting):
         self._close(op)
         if region.waiters:
             self.wake(region)
+
+    def _perform(self, op: InFlight) -> None:
+        """Complete a work (works.py)."""
+        raise NotImplementedError
 
     def _deliver_piece(self, op: InFlight) -> None:
         """All of a put whose data is known only now, or a piece of one that tears; the last one is its

@@ -12,14 +12,22 @@ _LIBRARIES = tuple(
 )
 
 
-def user_frame_of(frame: FrameType | None) -> tuple[CodeType | None, int]:
+def is_library(path: str) -> bool:
+    """Whether a file is the harness's or a library's, not the user's."""
+    return path.startswith(PACKAGE) or path.startswith(_LIBRARIES)
+
+
+def user_frame_in(frame: FrameType | None) -> FrameType | None:
     """The innermost of a running program's frames that is neither the harness's nor a library's."""
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if not path.startswith(PACKAGE) and not path.startswith(_LIBRARIES):
-            return frame.f_code, frame.f_lasti
+    while frame is not None and is_library(frame.f_code.co_filename):
         frame = frame.f_back
-    return None, -1
+    return frame
+
+
+def user_frame_of(frame: FrameType | None) -> tuple[CodeType | None, int]:
+    """The code and the instruction of `user_frame_in`."""
+    found = user_frame_in(frame)
+    return (None, -1) if found is None else (found.f_code, found.f_lasti)
 
 
 def user_frame(error: BaseException) -> tuple[CodeType | None, int]:

@@ -11,7 +11,6 @@ from heapq import heappop, heappush
 from typing import Any
 
 from harness.errors import WaitExpired
-from harness.fabric.carrier import Carrier
 from harness.fabric.memory import Region
 from harness.fabric.tensors import TensorUse
 from harness.record import Failure, RawEvent
@@ -21,7 +20,7 @@ POLL_VALUES_MAX = 16
 # Events that change nothing another lane could read.
 QUIET_EVENTS = frozenset((
     "load", "remote_load", "get_issue", "get_nbi", "get", "read", "read_part", "land", "fence",
-    "quiet", "sleep", "expired",
+    "quiet", "sleep", "expired", "is_completed", "store_check",
 ))
 EVENT_SECONDS = 1e-6
 STREAMS = 1 << 16  # more than ranks
@@ -47,7 +46,7 @@ class Lane:
         self.worker = worker
         self.stream = self.rank + STREAMS * worker  # of random numbers
         self.program = program
-        self.carrier: Carrier
+        self.carrier: Any  # Carrier or ThreadCarrier
         self.state = "new"
         self.enabled = True
         self.pending: tuple[Any, ...] = ("start",)
@@ -199,7 +198,7 @@ class Waiting:
             if lane.blocked_on is not reason or lane.enabled:
                 continue  # what it waited for came first
             self._now = max(self._now, due)
-            if reason is not None and reason[0] == "wait":
+            if reason is not None and reason[0] in ("wait", "work"):
                 self.inject(lane, WaitExpired())
             else:
                 self._unblock(lane)

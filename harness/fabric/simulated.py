@@ -1,4 +1,5 @@
-"""The simulated fabric: ranks as greenlets on one thread, virtual time, deliveries as events.
+"""The simulated fabric: ranks as greenlets on one thread (or threads that take turns), virtual time,
+deliveries as events.
 
 Model. A lane announces its next operation (`point`) before it performs it. At each point the engine
 picks the owner that moves: an enabled lane, or an undelivered one-sided operation that the delivery
@@ -29,12 +30,13 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from harness.ambient import Ambient
 from harness.errors import NoSchedulingPoint, PeerLost, RankDied, Unwound
-from harness.fabric import carrier
-from harness.fabric.carrier import borrow, give_back, watch
+from harness.fabric import carrier, threads
+from harness.fabric.carrier import Carrier, watch
 from harness.fabric.choosing import Chooser, Choosing
 from harness.fabric.flight import InFlight
-from harness.fabric.frames import PACKAGE, user_frame
+from harness.fabric.frames import PACKAGE, user_frame, user_frame_of
 from harness.fabric.lanes import POLL_OPERATIONS, Lane
+from harness.fabric.threads import LeftBehind, ThreadCarrier
 from harness.fabric.torch_modes import Modes, end, modes, set_modes
 from harness.plan import Hold, Preempt
 from harness.record import Failure
@@ -49,18 +51,20 @@ class Simulation(Choosing):
     def __init__(
         self, size: int, *, schedule: Sequence[Hold | Preempt] = (), eager: bool = False,
         chooser: Chooser | None = None, guide: Callable[[int], int] | None = None,
-        events_max: int = EVENTS_MAX, swapping: bool = False, torn: int = 0,
+        events_max: int = EVENTS_MAX, swapping: bool = False, torn: int = 0, threaded: bool = False,
     ) -> None:
         super().__init__(
             size, schedule, eager=eager, chooser=chooser, guide=guide, events_max=events_max,
             torn=torn,
         )
+        self.threaded = threaded
         self.failures: list[Failure] = []
         self.peers_lost: list[int] = []
         self.stopping = False
+        self.at_end: list[Callable[[], None]] = []  # called when all lanes have ended
         self.probed: Lane | None = None
         self._interrupt: BaseException | None = None
-        self._hub: greenlet = getcurrent()
+        self._hub: Any = threads.hub() if threaded else getcurrent()
         self._modes = modes()  # of the thread, as the run finds them
         self._moded = False  # whether any lane has left them
         self._guards: list[Any] = []
@@ -84,6 +88,8 @@ class Simulation(Choosing):
         Re-raises what a program could not have meant: Ctrl-C, a test's time limit, Hypothesis's stop.
         """
         self._enabled_lanes = self.lane_count = len(self.lanes)
+        if self.threaded:
+            self._hub.interrupted, self._hub.given_up = self._told_to_stop, carrier.out_of_reach
         with watch(self):
             try:
                 self._start()
@@ -96,6 +102,8 @@ class Simulation(Choosing):
                     self._still_blocked(when_blocked)
             finally:
                 self._unwind()
+                for put_back in self.at_end:
+                    put_back()
                 end(self._modes, self._guards)
         if self._interrupt is not None:
             raise self._interrupt
@@ -118,13 +126,13 @@ class Simulation(Choosing):
     def _start(self) -> None:
         """Run each lane up to its first operation, in order."""
         for lane in self.lanes:
-            lane.carrier = borrow()
+            lane.carrier = self._borrow()
             lane.carrier.job = self._job(lane)
             self.current = lane
             if self.ambient.swapping:
                 self.ambient.enter(lane.stream)
             lane.state = "running"
-            lane.carrier.greenlet.switch()
+            self._turn_to(lane)
             if self.ambient.swapping:
                 self.ambient.leave(lane.stream)
             if modes() != self._modes:
@@ -138,7 +146,55 @@ class Simulation(Choosing):
         self.current = lane
         if self.ambient.swapping:
             self.ambient.enter(lane.stream)
-        lane.carrier.greenlet.switch()
+        self._turn_to(lane)
+
+    def _borrow(self) -> Carrier | ThreadCarrier:
+        if not self.threaded:
+            return carrier.borrow()
+        made = threads.borrow()
+        made.greenlet.parent = self._hub
+        return made
+
+    def _turn_to(self, lane: Lane, error: type[BaseException] | None = None) -> None:
+        """From the hub to a lane (raising `error` there); returns when the hub has the turn again."""
+        baton = lane.carrier.greenlet
+        try:
+            if error is None:
+                baton.switch()
+            else:
+                baton.throw(error)
+        except LeftBehind:
+            self._leave_behind(self.current)
+
+    def _told_to_stop(self, error: BaseException) -> None:
+        """A signal has struck the hub's thread while a lane has the turn."""
+        self._interrupt = self._interrupt or error
+        self.stopping = self.gate = self.slow = True
+        threads.strike(self.current.carrier.greenlet)
+
+    def _leave_behind(self, lane: Lane) -> None:
+        """A lane's thread does not come back from native code: the run ends without it."""
+        frame = lane.carrier.greenlet.gr_frame
+        lane.carrier.greenlet.dead = True
+        lane.state = "unwound"
+        if self._interrupt is None:
+            error = NoSchedulingPoint(
+                f"rank {lane.rank}: no scheduling point for {carrier.LIMIT_SECONDS:g} s, and it does not "
+                "come back from native code"
+            )
+            code, lasti = user_frame_of(frame)
+            lane.state = "raised"
+            lane.failure = Failure(
+                lane.index, lane.rank, len(self.events), error,
+                "".join(traceback.format_stack(frame)) + str(error), code, lasti, str(lane.pending[0]),
+            )
+            self.failures.append(lane.failure)
+        self.stopping = self.gate = self.slow = True
+
+    def thread_id(self, hub: int) -> int:
+        """The thread that runs now. hub: the one that started the run."""
+        lane = self.current
+        return lane.carrier.greenlet.ident if self.threaded and lane.state != "new" else hub
 
     def _job(self, lane: Lane) -> Callable[[], greenlet]:
         def job() -> greenlet:
@@ -230,12 +286,12 @@ class Simulation(Choosing):
                     lane.stopped = (lane.pending, lane.blocked_on)
                 self.current = lane
                 if not lane.carrier.greenlet.dead:
-                    lane.carrier.greenlet.throw(Unwound)
+                    self._turn_to(lane, Unwound)
                 if lane.state == "running":  # it swallows every Unwound: its carrier is lost
                     lane.state = "unwound"
                     continue
             if lane.state != "new":
-                give_back(lane.carrier)
+                (threads if self.threaded else carrier).give_back(lane.carrier)
 
     # Switching ----------------------------------------------------------------------------------
 
@@ -259,9 +315,7 @@ class Simulation(Choosing):
         if self.stopping:
             lane.unwinds += 1
             if lane.unwinds > POLL_OPERATIONS:  # the program swallows Unwound: leave it behind
-                parent = getcurrent().parent
-                assert parent is not None
-                parent.switch()
+                lane.carrier.greenlet.parent.switch()
             raise Unwound
         if (
             self.probed is lane and len(self.events) < self._limit
@@ -290,7 +344,7 @@ class Simulation(Choosing):
         self.unblock(lane)
         if self.ambient.swapping:
             self.ambient.enter(lane.stream)
-        lane.carrier.greenlet.switch()
+        self._turn_to(lane)
         self.probed = None
 
     def _switch(self, lane: Lane, following: Lane | None) -> None:

@@ -29,6 +29,7 @@ DOORS = {"time", "random", "uuid", "datetime", "secrets", "threading", "_thread"
 MAY_OPEN = {
     "harness/ambient.py": {"time", "random", "threading"},
     "harness/fabric/carrier.py": {"threading"},  # the watchdog, and pools of greenlets by thread
+    "harness/fabric/threads.py": {"threading"},  # lanes on threads
     "harness/cli/interrupt.py": {"threading"},  # signals arrive in the main thread only
     "systems/store/real.py": {"time", "threading"},  # the real ports
     # What runs in a subject process only: a store's own loop; the type of a timeout in an interface.

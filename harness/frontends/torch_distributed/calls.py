@@ -73,7 +73,8 @@ class Call:
     splits: (input sizes, output sizes) of all_to_all_single; empty = even.
     async_op: the caller got a handle. number: the engine's number of the work, -1 if none was made.
     code, lasti: the user's call. names: variables of the user's frame that held the first tensor.
-    refused: the error that the call raised before anything moved, "" if none.
+    refused: the error of an entry check on this rank alone, before anything moved; "" if none. A call
+    that does not agree with other ranks' is not refused in this sense: it is judged with them.
     at: how many events the run had when the call was made. what: "" or a note on an object
     collective ("all_gather_object") of which this call is a part.
     """

@@ -1,0 +1,223 @@
+"""Whether the ranks of a torch.distributed program make calls that fit each other.
+
+For each group, and for each pair of ranks and tag, the first sequence number at which calls do not fit:
+parameters that differ (frontends/torch_distributed/agreement.py), a rank that left a call out, an order
+that is exchanged (torch_order.py). Of all these the earliest is the finding. Before it comes a call in
+a group to which its rank does not belong, which torch turns into nothing, with a warning.
+
+Not a finding here: a rank that has not arrived because it waits elsewhere (torch_waits.py), raised or
+died. Not modelled: messages that a recv from any rank could have taken.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from harness.checkers.failures import real_failures
+from harness.checkers.torch_order import exchanged, exchanged_names, skipped
+from harness.checkers.wording import finding, ranks, unreturned
+from harness.finding import Finding
+from harness.frontends.torch_distributed.agreement import (
+    Disagreement,
+    disagreement,
+    message_disagreement,
+)
+from harness.frontends.torch_distributed.calls import ANY, Call
+from harness.record import Run, Site, place, site_of
+
+NAME = "torch"
+_REFINED = frozenset(
+    ("different_collective", "different_shape", "different_dtype", "different_root",
+     "different_reduce_op", "different_splits")
+)
+
+
+class _Found(NamedTuple):
+    at: int
+    finding: Finding
+
+
+def matching(run: Run) -> Finding | None:
+    """The first call that does not fit, or None."""
+    strangers = [c for calls in run.torch_calls for c in calls if c.rank not in c.group]
+    if strangers:
+        return _stranger(min(strangers, key=lambda call: call.at))
+    found = [*_collectives(run), *_messages(run)]
+    return min(found, key=lambda one: one.at).finding if found else None
+
+
+def by_group(run: Run) -> dict[str, dict[int, dict[int, Call]]]:
+    """The collective calls that were not refused: group name -> rank -> sequence number -> call."""
+    groups: dict[str, dict[int, dict[int, Call]]] = defaultdict(lambda: defaultdict(dict))
+    for calls in run.torch_calls:
+        for call in calls:
+            if not call.p2p and not call.refused:
+                groups[call.group_name][call.rank][call.seq] = call
+    return groups
+
+
+def where(call: Call) -> str:
+    """`all_reduce(x: [4] float32, op=sum) at file.py:3 in main`."""
+    return f"{call} at {place(call.code, call.lasti)}"
+
+
+def call_site(call: Call) -> Site:
+    """The user's call, for a finding's identity."""
+    return site_of(call.code, call.lasti, call.kind)
+
+
+def of_group(run: Run, call: Call) -> str:
+    """` of group [0, 2]` where that is not the whole world."""
+    return "" if call.group == tuple(range(run.ranks)) else f" of group {list(call.group)}"
+
+
+def _stranger(call: Call) -> Finding:
+    return finding(
+        NAME, "non_member_call", call.rank,
+        f"rank {call.rank} calls {where(call)} in group {list(call.group)}, of which it is no member",
+        sites=(call_site(call),),
+        evidence=(f"torch does nothing there but warn: the tensor of rank {call.rank} stays as it was",),
+    )
+
+
+# Collectives --------------------------------------------------------------------------------------
+
+
+def _collectives(run: Run) -> Iterator[_Found]:
+    for by_rank in by_group(run).values():
+        members = sorted({rank for calls in by_rank.values() for c in calls.values() for rank in c.group})
+        last = max(seq for calls in by_rank.values() for seq in calls)
+        for seq in range(last + 1):
+            made = [by_rank[rank][seq] for rank in members if seq in by_rank.get(rank, ())]
+            if differ := disagreement(made):
+                yield _Found(max(differ.odd.at, differ.usual.at), _different(run, seq, differ))
+                break
+            if absent := _absent(run, members, made):
+                yield _missing(run, by_rank, seq, made, absent)
+                break
+        else:
+            seq = last + 1
+        upto = {rank: [calls[n] for n in range(seq) if n in calls] for rank, calls in by_rank.items()}
+        if crossed := exchanged_names(upto):
+            yield _Found(max(call.at for call in crossed), _swapped(run, *crossed))
+
+
+def _absent(run: Run, members: list[int], made: list[Call]) -> list[int]:
+    """The members that returned without the call which others made."""
+    if not made:
+        return []
+    excused = {failure.rank for failure in real_failures(run)} | set(unreturned(run))
+    return sorted(set(members) - {call.rank for call in made} - excused)
+
+
+def _different(run: Run, seq: int, differ: Disagreement) -> Finding:
+    odd, usual = differ.odd, differ.usual
+    number = f"collective {seq}{of_group(run, usual)}"
+    sides = [f"{ranks(who)} {told}" for told, who in differ.sides if len(differ.sides) > 1]
+    evidence = [
+        f"rank {call.rank}'s {number}: {where(call)}" for call in (usual, odd)
+    ] + sides
+    kind, message = differ.kind, (
+        f"{number}: {differ.text}, at {place(odd.code, odd.lasti)} and "
+        f"{place(usual.code, usual.lasti)}"
+    )
+    first = odd.rank
+    if kind in _REFINED and exchanged(odd, usual):
+        kind = "different_order"
+        message = (
+            f"rank {odd.rank} makes two collectives in another order than rank {usual.rank}: its "
+            f"{number} is {where(odd)}, rank {usual.rank}'s is {where(usual)}; each has still to make "
+            "the other's"
+        )
+    elif kind in _REFINED and (left_out := skipped(odd, usual)):
+        instead = odd if left_out is usual else usual
+        kind, first = "missing_collective", instead.rank
+        message = (
+            f"rank {instead.rank} has skipped {where(left_out)}, which rank {left_out.rank} makes as "
+            f"{number}; rank {instead.rank} is at {where(instead)} instead"
+        )
+    return finding(
+        NAME, kind, first, message, sites=(call_site(odd), call_site(usual)), evidence=evidence
+    )
+
+
+def _missing(
+    run: Run, by_rank: dict[int, dict[int, Call]], seq: int, made: list[Call], absent: list[int]
+) -> _Found:
+    call = min(made, key=lambda one: one.rank)
+    rank = absent[0]
+    own = by_rank.get(rank, {})
+    left_out, number, instead = call, seq, "and returned"
+    for earlier in range(seq):  # alike calls hide a gap until the sequence ends
+        if earlier in own and earlier in by_rank[call.rank]:
+            gap = skipped(own[earlier], by_rank[call.rank][earlier])
+            if gap is by_rank[call.rank][earlier] and gap is not None:
+                left_out, number = gap, earlier
+                instead = f"and made {where(own[earlier])} instead"
+                break
+    after = [c for c in run.torch_calls[rank] if left_out.at < c.at]
+    if left_out is call and after:
+        instead = f"and went on to {where(after[0])}"
+    counts = ", ".join(f"rank {r}: {len(calls)}" for r, calls in sorted(by_rank.items()))
+    return _Found(call.at, finding(
+        NAME, "missing_collective", rank,
+        f"{ranks(absent)} skipped collective {number}{of_group(run, call)}, {where(left_out)}, which "
+        f"{ranks(sorted(c.rank for c in made))} made; rank {rank} left it out {instead}",
+        sites=(call_site(left_out),), evidence=(f"collectives{of_group(run, call)} made by {counts}",),
+    ))
+
+
+def _swapped(run: Run, one: Call, other: Call, later: Call, instead: Call) -> Finding:
+    group = of_group(run, one)
+    return finding(
+        NAME, "different_order", other.rank,
+        f"rank {other.rank} makes two collectives{group} in another order than rank {one.rank}: as "
+        f"number {one.seq} {where(other)} against {where(one)}, as number {later.seq} the reverse",
+        sites=tuple(map(call_site, (one, other, later, instead))),
+        evidence=(
+            *(f"rank {c.rank}'s collective {c.seq}{group}: {where(c)}"
+              for c in (one, other, later, instead)),
+            "kind, shape and dtype are alike: no check of metadata sees it, and the data are mixed up",
+        ),
+    )
+
+
+# Messages -----------------------------------------------------------------------------------------
+
+_Stream = tuple[str, int, int, int]  # group name, sender, receiver, tag
+
+
+def streams(run: Run) -> dict[_Stream, tuple[list[Call], list[Call]]]:
+    """The sends and the recvs of each group, pair of ranks and tag, each in their order; those that a
+    recv from any rank could disturb are left out."""
+    found: dict[_Stream, tuple[list[Call], list[Call]]] = defaultdict(lambda: ([], []))
+    any_rank = set()
+    for calls in run.torch_calls:
+        for call in calls:
+            if not call.p2p or call.refused:
+                continue
+            if call.peer == ANY:
+                any_rank.add((call.group_name, call.rank))
+            elif call.kind == "send":
+                found[call.group_name, call.rank, call.peer, call.tag][0].append(call)
+            else:
+                found[call.group_name, call.peer, call.rank, call.tag][1].append(call)
+    return {key: ends for key, ends in found.items() if (key[0], key[2]) not in any_rank}
+
+
+def _messages(run: Run) -> Iterator[_Found]:
+    for (_, sender, receiver, tag), ends in streams(run).items():
+        for number, (send, receive) in enumerate(zip(*ends, strict=False)):
+            if differ := message_disagreement(send, receive):
+                what = f"message {number} from rank {sender} to rank {receiver}"
+                what += f", tag {tag}" if tag else ""
+                yield _Found(max(send.at, receive.at), finding(
+                    NAME, differ.kind, sender,
+                    f"{what}: {differ.text}, at {place(send.code, send.lasti)} and "
+                    f"{place(receive.code, receive.lasti)}",
+                    sites=(call_site(send), call_site(receive)),
+                    evidence=(f"rank {sender}: {where(send)}", f"rank {receiver}: {where(receive)}"),
+                ))
+                break

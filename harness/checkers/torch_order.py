@@ -1,0 +1,210 @@
+"""Two ranks that make the same collectives of torch.distributed in another order, or not all of them.
+
+A call's metadata does not show that two all_reduces of one shape are exchanged. What does, in the order
+in which it is asked:
+
+1. Of two calls that do not agree: they differ in place, and each rank, from where it is, has still to
+   make a call that is written like the other's now (same text, no way back in a loop): exchanged order.
+2. Of two calls that do not agree, or where one rank has made fewer: from where one rank is, every way
+   on in the same function leads past the other's place, and none back: the other has skipped a call.
+3. Of calls that agree: rank a's tensor is held by variable p (or the call is written p) where rank b's
+   is q, and at another sequence number, with the same metadata, a has q and b has p; each of the two as
+   often on both ranks.
+
+No alarm by 3: ranks that pass different variables, or stand in different branches, and never exchange
+them (`if rank == 0: broadcast(x, 0)` `else: broadcast(y, 0)`); ranks that agree on a name which tells the
+two calls apart (`first, second = (x, y) if rank else (y, x)`, then all_reduce(first) and (second)).
+Wrong by this rule: a program in which ranks take turns with two buffers of which it does not matter
+which one is used, under two plain names, each as often on every rank.
+
+Not modelled: order across groups; calls in functions whose source is not there (1).
+"""
+
+from __future__ import annotations
+
+import bisect
+import dis
+import functools
+import linecache
+from collections.abc import Mapping, Sequence
+from types import CodeType
+
+from harness.frontends.torch_distributed.calls import Call
+
+_CALLS = frozenset(("CALL", "CALL_FUNCTION_EX", "CALL_KW", "CALL_METHOD", "CALL_FUNCTION"))
+_NEVER_ON = frozenset(
+    ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD",
+     "JUMP_BACKWARD_NO_INTERRUPT")
+)
+
+
+@functools.lru_cache(maxsize=256)
+def _steps(code: CodeType) -> tuple[dict[int, list[int]], dict[int, str]]:
+    """By offset, where an instruction leads without going back; and the text of each call."""
+    instructions = list(dis.get_instructions(code))
+    ahead: dict[int, list[int]] = {}
+    texts: dict[int, str] = {}
+    for index, one in enumerate(instructions):
+        next_ones = []
+        if one.opname not in _NEVER_ON and index + 1 < len(instructions):
+            next_ones.append(instructions[index + 1].offset)
+        if one.opcode in dis.hasjrel and isinstance(one.argval, int) and one.argval > one.offset:
+            next_ones.append(one.argval)
+        ahead[one.offset] = next_ones
+        if one.opname in _CALLS:
+            texts[one.offset] = _text(code, one)
+    return ahead, texts
+
+
+def _at(code: CodeType, lasti: int) -> int:
+    """The offset of the instruction at `lasti`, which during a call points into the call's caches."""
+    offsets = list(_steps(code)[0])
+    return offsets[bisect.bisect_right(offsets, lasti) - 1]
+
+
+def _written(call: Call) -> str:
+    """The source text of a call; "" where there is none."""
+    return "" if call.code is None else _steps(call.code)[1].get(_at(call.code, call.lasti), "")
+
+
+def _text(code: CodeType, one: dis.Instruction) -> str:
+    """The source of a call, without its spaces; "" where there is no source."""
+    at = one.positions
+    if at is None or at.lineno is None or at.end_lineno is None:
+        return ""
+    lines = [linecache.getline(code.co_filename, n) for n in range(at.lineno, at.end_lineno + 1)]
+    if not all(lines) or at.col_offset is None or at.end_col_offset is None:
+        return ""
+    lines[-1] = lines[-1].encode()[: at.end_col_offset].decode(errors="replace")
+    lines[0] = lines[0].encode()[at.col_offset :].decode(errors="replace")
+    return "".join("".join(lines).split())
+
+
+@functools.lru_cache(maxsize=1024)
+def _ahead_of(code: CodeType, lasti: int) -> frozenset[int]:
+    """The offsets of `code` that can follow `lasti` without a way back."""
+    ahead, _ = _steps(code)
+    seen: set[int] = set()
+    todo = list(ahead[_at(code, lasti)])
+    while todo:
+        offset = todo.pop()
+        if offset not in seen:
+            seen.add(offset)
+            todo += ahead[offset]
+    return frozenset(seen)
+
+
+def still_ahead(now: Call, other: Call) -> bool:
+    """Whether `other`'s place lies ahead of `now`'s in the same function."""
+    return (
+        now.code is not None and now.code is other.code
+        and _at(now.code, other.lasti) in _ahead_of(now.code, now.lasti)
+    )
+
+
+def _will_write(now: Call, other: Call) -> bool:
+    """Whether a call that is written like `other` lies ahead of `now`'s place."""
+    text = _written(other)
+    if now.code is None or not text:
+        return False
+    own = _steps(now.code)[1]
+    return any(own.get(at) == text for at in _ahead_of(now.code, now.lasti))
+
+
+def exchanged(one: Call, other: Call) -> bool:
+    """Rule 1: each of the two ranks has still to make the call that the other makes now."""
+    if (one.code, one.lasti) == (other.code, other.lasti):
+        return False
+    if still_ahead(one, other) or still_ahead(other, one):
+        return False  # one of them has skipped something, or both make both
+    return _will_write(one, other) and _will_write(other, one)
+
+
+def skipped(one: Call, other: Call) -> Call | None:
+    """Rule 2: the call, of the two, that the other's rank has left out; None if neither has."""
+    if (one.code, one.lasti) == (other.code, other.lasti):
+        return None
+    if still_ahead(one, other) == still_ahead(other, one):
+        return None
+    now, later = (one, other) if still_ahead(one, other) else (other, one)
+    return now if _must_pass(now, later) else None
+
+
+def _must_pass(now: Call, later: Call) -> bool:
+    """Whether no way on from `now` leaves the function, or goes back, before it comes to `later`."""
+    assert now.code is not None
+    ahead, _ = _steps(now.code)
+    ends = _ends(now.code)
+    seen = {_at(now.code, later.lasti)}
+    todo = list(ahead[_at(now.code, now.lasti)])
+    while todo:
+        offset = todo.pop()
+        if offset in ends and offset not in seen:
+            return False
+        if offset not in seen:
+            seen.add(offset)
+            todo += ahead[offset]
+    return True
+
+
+@functools.lru_cache(maxsize=256)
+def _ends(code: CodeType) -> frozenset[int]:
+    return frozenset(
+        one.offset for one in dis.get_instructions(code)
+        if one.opname.startswith("RETURN_")
+        or (isinstance(one.argval, int) and "JUMP" in one.opname and one.argval < one.offset)
+    )
+
+
+def exchanged_names(
+    by_rank: Mapping[int, Sequence[Call]],
+) -> tuple[Call, Call, Call, Call] | None:
+    """Rule 3, for calls of one group by rank, each list in order of seq, which agree otherwise.
+
+    Returns a's call with p, b's call in its stead with q, then the two in which they are exchanged.
+    """
+    first, *others = sorted(by_rank)
+    for rank in others:
+        pairs = [
+            (one, other) for one, other in zip(by_rank[first], by_rank[rank], strict=False)
+        ]
+        differ = [pair for pair in pairs if _differ(*pair)]
+        for index, (one, other) in enumerate(differ):
+            for later, instead in differ[index + 1 :]:
+                if _crossed(pairs, one, other, later, instead):
+                    return one, other, later, instead
+    return None
+
+
+def _labels(call: Call) -> set[str]:
+    """What the tensor is called: by variables, and by the text of the call."""
+    return {*call.names, _written(call)} - {""}
+
+
+def _differ(one: Call, other: Call) -> bool:
+    first, second = _labels(one), _labels(other)
+    return bool(first - second) and bool(second - first)
+
+
+def _meta(call: Call) -> list[tuple[tuple[int, ...], str]]:
+    return [(tensor.shape, tensor.dtype) for tensor in call.inputs or call.outputs]
+
+
+def _crossed(
+    pairs: list[tuple[Call, Call]], one: Call, other: Call, later: Call, instead: Call
+) -> bool:
+    if (one.family, one.op, one.root, _meta(one)) != (
+        later.family, later.op, later.root, _meta(later)
+    ):
+        return False
+    at = [_labels(call) for call in (one, other, later, instead)]
+    if at[0] & at[1] != at[2] & at[3]:
+        return False  # a name on which the ranks agree tells the two calls apart
+    ps = (at[0] & at[3]) - at[1] - at[2]
+    qs = (at[1] & at[2]) - at[0] - at[3]
+    return any(_as_often(pairs, p) for p in ps) and any(_as_often(pairs, q) for q in qs)
+
+
+def _as_often(pairs: list[tuple[Call, Call]], name: str) -> bool:
+    first = sum(name in _labels(one) for one, _ in pairs)
+    return first == sum(name in _labels(other) for _, other in pairs)

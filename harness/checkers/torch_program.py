@@ -1,0 +1,82 @@
+"""What is wrong in a run of a program that is written against torch.distributed.
+
+At most one finding about calls that do not fit: the root, first of what does not agree or is left out
+(torch_matching.py), else why the ranks stand still (torch_waits.py). Beside it what was done to tensors
+in flight (torch_buffers.py), and, of a run that has nothing of this: a result that another schedule
+changes.
+
+schedule_dependent_result: what the ranks came to (Scenario.comes_to: what they printed and returned)
+differs from the default run's, though no fault was planted. The run itself holds both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from harness.checkers.failures import first_failure, real_failures
+from harness.checkers.torch_buffers import buffers
+from harness.checkers.torch_matching import NAME, call_site, matching, where
+from harness.checkers.torch_waits import standstill
+from harness.checkers.wording import finding, ranks
+from harness.finding import Finding
+from harness.frontends.torch_distributed.calls import ANY, Call
+from harness.record import Run
+
+SHOWN_MAX = 160
+
+
+class TorchProgram:
+    """Kinds: different_collective, different_order, different_reduce_op, different_shape,
+    different_dtype, different_root, different_splits, different_group, missing_collective,
+    missing_message, send_recv_size, send_recv_dtype, send_recv_cycle, cycle,
+    unsatisfied, non_member_call, changed_in_flight, read_in_flight, overlapping_in_flight,
+    dropped_handle, schedule_dependent_result; and collective_mismatch, where none of these says why."""
+
+    name = NAME
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        """The root first, then what was done to tensors in flight."""
+        if not run.torch_calls:
+            return
+        root = matching(run) or standstill(run)
+        if root is not None:
+            yield root
+        else:
+            yield from first_failure(run, self.name)
+        found = list(buffers(run))
+        yield from found
+        if root is None and not found and not real_failures(run) and run.ended == "returned":
+            yield from _another_result(run)
+
+
+def _another_result(run: Run) -> Iterable[Finding]:
+    """The ranks that came to something else than in the default run."""
+    if run.usually is None or run.came_to == run.usually:
+        return
+    pairs = list(zip(run.came_to, run.usually, strict=True))
+    other = [rank for rank, (now, usual) in enumerate(pairs) if now != usual]
+    open_ended = _any_rank(run)
+    evidence = [
+        f"rank {rank} came to {_shown(*pairs[rank])}; in the default run to {_shown(*pairs[rank][::-1])}"
+        for rank in other[:3]
+    ]
+    evidence += [f"takes whatever comes first: rank {c.rank}'s {where(c)}" for c in open_ended[:2]]
+    yield finding(
+        NAME, "schedule_dependent_result", other[0],
+        f"{ranks(other)} came to another result than in the default run: the order of events decides it",
+        sites=[call_site(call) for call in open_ended[:1]], evidence=evidence,
+    )
+
+
+def _any_rank(run: Run) -> list[Call]:
+    return [c for calls in run.torch_calls for c in calls if c.kind == "recv" and c.peer == ANY]
+
+
+def _shown(text: str, beside: str) -> str:
+    """The first line of `text` that is not in `beside`, quoted."""
+    lines = text.splitlines()
+    there = beside.splitlines()
+    for number, line in enumerate(lines):
+        if number >= len(there) or there[number] != line:
+            return repr(line[:SHOWN_MAX])
+    return "less: " + repr(lines[-1][:SHOWN_MAX] if lines else "")

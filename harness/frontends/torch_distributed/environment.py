@@ -1,0 +1,179 @@
+"""What a rank's code sees of the process it runs in: variables, arguments, modules, output.
+
+All ranks of a simulated world share one process, so each has Surroundings of its own, which are in force
+only while its code runs: `enter` puts them in place, `leave` takes them back together with whatever the
+program has changed in them. The modules that a program imports from its own folder are its own, too: a
+module-level variable is not shared among ranks.
+
+Starting a process is refused with a typed error (threads are, by harness/ambient.py). Not modelled: the
+C library's environment (native code sees the real one), the working directory, open files, state that
+torch or another library keeps for the whole process, such as torch.set_default_dtype.
+"""
+
+from __future__ import annotations
+
+import io
+import multiprocessing.process
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable
+from sys import _getframe
+from types import ModuleType
+from typing import Any
+
+from harness.errors import ProcessStarted
+from harness.fabric.frames import is_library, user_frame_of
+from harness.record import place
+
+PRINTED_MAX = 65536  # characters of output that a rank's log keeps
+# Where the process of a program could be started.
+_STARTERS = (
+    (os, "fork"), (os, "forkpty"), (os, "posix_spawn"), (os, "posix_spawnp"), (os, "system"),
+    (os, "execv"), (os, "execve"), (subprocess.Popen, "__init__"),
+    (multiprocessing.process.BaseProcess, "start"),
+)
+
+Entry = tuple[Any, str, Any]  # owner, attribute, what the rank sees there
+
+
+class Output(io.TextIOBase):
+    """What a rank prints: kept for its log, the end of it."""
+
+    def __init__(self) -> None:
+        self._parts: deque[str] = deque()
+        self._held = 0
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Keep `text`."""
+        self._parts.append(text)
+        self._held += len(text)
+        while self._held > PRINTED_MAX and len(self._parts) > 1:
+            self._held -= len(self._parts.popleft())
+        return len(text)
+
+    @property
+    def text(self) -> str:
+        """What has been printed, the end of it."""
+        return "".join(self._parts)[-PRINTED_MAX:]
+
+
+def _refuse(rank: int, what: str) -> Callable[..., Any]:
+    def refuse(*args: object, **kwargs: object) -> Any:
+        code, lasti = user_frame_of(_getframe(1))
+        raise ProcessStarted(
+            f"rank {rank}: {what} at {place(code, lasti)} starts a process inside a simulated run, which "
+            "cannot replay it; run the program on real processes, or do without (DataLoader: "
+            "num_workers=0)"
+        )
+
+    return refuse
+
+
+def _variables(given: dict[str, str]) -> dict[Any, Any]:
+    """The real environment with `given` in it, in the form that os.environ keeps."""
+    held: Any = os.environ
+    return {
+        **held._data,
+        **{held.encodekey(key): held.encodevalue(value) for key, value in given.items()},
+    }
+
+
+class Surroundings:
+    """One rank's view of the process.
+
+    folder: where its own modules are imported from. main: its `__main__`. more: further attributes that
+    differ while its code runs (world.py).
+    """
+
+    def __init__(
+        self, rank: int, folder: str, main: ModuleType, argv: Iterable[str],
+        variables: dict[str, str], more: Iterable[Entry] = (),
+    ) -> None:
+        self.out = Output()
+        self._folder = folder + os.sep
+        self._modules: dict[str, ModuleType] = {"__main__": main}
+        self._hidden: dict[str, ModuleType] = {}
+        self._known = 0
+        self._entries: list[tuple[Any, str]] = []
+        self._mine: list[Any] = []
+        self._theirs: list[Any] = []
+        for owner, name, value in (
+            (os.environ, "_data", _variables(variables)),
+            (os, "putenv", lambda key, value: None),
+            (os, "unsetenv", lambda key: None),
+            (sys, "argv", list(argv)),
+            (sys, "path", [folder, *(path for path in sys.path if path not in ("", folder))]),
+            (sys, "stdout", self.out),
+            (sys, "stderr", self.out),
+            (sys, "excepthook", sys.__excepthook__),
+            *((owner, name, _refuse(rank, f"{_named(owner)}.{name}")) for owner, name in _STARTERS),
+            *more,
+        ):
+            self._entries.append((owner, name))
+            self._mine.append(value)
+
+    @property
+    def in_force(self) -> bool:
+        """Whether the rank's code is running."""
+        return bool(_in_force) and _in_force[-1] is self
+
+    def enter(self) -> None:
+        """The rank's code goes on: what it sees is its own."""
+        if _in_force and _in_force[-1] is not self:  # a lane that was left behind in native code
+            _in_force[-1].leave()
+        _in_force.append(self)
+        self._theirs = [getattr(owner, name) for owner, name in self._entries]
+        for (owner, name), value in zip(self._entries, self._mine, strict=True):
+            setattr(owner, name, value)
+        modules = sys.modules
+        if not self._known:
+            self._hide()
+        for name in self._modules:
+            if name in modules:
+                self._hidden[name] = modules[name]
+        modules.update(self._modules)
+        self._known = len(modules)
+
+    def leave(self) -> None:
+        """Somebody else's turn: keep what the program has changed, and show the process as it was."""
+        if not self.in_force:
+            return
+        _in_force.pop()
+        self._mine = [getattr(owner, name) for owner, name in self._entries]
+        for (owner, name), value in zip(self._entries, self._theirs, strict=True):
+            setattr(owner, name, value)
+        modules = sys.modules
+        if len(modules) != self._known:
+            self._modules.update(self._imported())
+        for name in self._modules:
+            modules.pop(name, None)
+        modules.update(self._hidden)
+
+    def _hide(self) -> None:
+        """Modules of the program's folder that the process has imported for itself."""
+        for name, module in self._imported().items():
+            self._hidden[name] = sys.modules.pop(name)
+            del module
+
+    def _imported(self) -> dict[str, ModuleType]:
+        return {
+            name: module for name, module in list(sys.modules.items())
+            if name != "__main__" and self._own(module)
+        }
+
+    def _own(self, module: ModuleType) -> bool:
+        path = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
+        return isinstance(path, str) and path.startswith(self._folder) and not is_library(path)
+
+
+_in_force: list[Surroundings] = []
+
+
+def _named(owner: Any) -> str:
+    return str(owner.__name__)

@@ -1,0 +1,149 @@
+"""What a call of a process group asks for, before it is issued: tensors, parameters, entry checks.
+
+The checks are those that gloo makes at the call: numbers and sizes of tensors that cannot be right
+whatever the other ranks pass. Source: c10d's ProcessGroupGloo, torch 2.13.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from harness.frontends.torch_distributed.calls import ANY, TensorMeta
+from harness.frontends.torch_distributed.place import Place
+
+Tensors = Sequence[torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call before it is made. given, taken: the tensors as the program passes them. reads, fills: the
+    same cut into one tensor a rank, where they differ. root, peer: ranks of the group."""
+
+    kind: str
+    given: Tensors
+    taken: Tensors
+    op: str = ""
+    root: int = ANY
+    peer: int = ANY
+    tag: int = 0
+    splits: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    async_op: bool = False
+    reads: Tensors | None = None
+    fills: Tensors | None = None
+
+    @property
+    def inputs(self) -> Tensors:
+        """The tensors that it reads."""
+        return self.given if self.reads is None else self.reads
+
+    @property
+    def outputs(self) -> Tensors:
+        """The tensors that it fills."""
+        return self.taken if self.fills is None else self.fills
+
+    def refused(self, size: int) -> str:
+        """Why it cannot be in a group of `size`; "" if it can."""
+        for tensor in (*self.given, *self.taken):
+            if tensor.device.type != "cpu":
+                return f"a tensor on {tensor.device}; a simulated world has CPU tensors only"
+        for rank, name in ((self.root, "root"), (self.peer, "peer")):
+            if rank != ANY and not 0 <= rank < size:
+                return f"{name} {rank} is outside the group's ranks 0..{size - 1}"
+        return _SIZES[self.kind](self, size) if self.kind in _SIZES else ""
+
+
+def _gathers(request: Request, size: int) -> str:
+    if request.taken and len(request.taken) != size:
+        return f"{len(request.taken)} output tensors for {size} ranks"
+    return _alike(request.taken, request.given[0]) if request.taken else ""
+
+
+def _scatters(request: Request, size: int) -> str:
+    if request.given and len(request.given) != size:
+        return f"{len(request.given)} input tensors for {size} ranks"
+    return _alike(request.given, request.taken[0]) if request.given else ""
+
+
+def _exchanges(request: Request, size: int) -> str:
+    if len(request.given) != size or len(request.taken) != size:
+        return f"{len(request.given)} input and {len(request.taken)} output tensors for {size} ranks"
+    return ""
+
+
+def _alike(tensors: Tensors, pattern: torch.Tensor) -> str:
+    for index, tensor in enumerate(tensors):
+        if tensor.numel() != pattern.numel():
+            return (
+                f"invalid tensor size at index {index} (expected {tuple(pattern.shape)}, "
+                f"got {tuple(tensor.shape)})"
+            )
+    return ""
+
+
+def _into_one(request: Request, size: int) -> str:
+    due, found = request.given[0].numel() * size, request.taken[0].numel()
+    return "" if due == found else f"an output of {found} elements; {due} are due"
+
+
+def _from_one(request: Request, size: int) -> str:
+    due, found = request.taken[0].numel() * size, request.given[0].numel()
+    return "" if due == found else f"an input of {found} elements; {due} are due"
+
+
+def _cut(request: Request, size: int) -> str:
+    for tensor, sizes, side in (
+        (request.given[0], request.splits[0], "input"), (request.taken[0], request.splits[1], "output"),
+    ):
+        rows = tensor.shape[0] if tensor.dim() else 0
+        if sizes and (len(sizes) != size or sum(sizes) != rows):
+            return f"{side} splits {list(sizes)} for {size} ranks and {rows} rows"
+        if not sizes and rows % size:
+            return f"{rows} {side} rows do not divide evenly among {size} ranks"
+    return ""
+
+
+_SIZES = {
+    "all_gather": _gathers, "gather": _gathers, "scatter": _scatters, "reduce_scatter": _scatters,
+    "all_to_all": _exchanges, "all_gather_into_tensor": _into_one,
+    "reduce_scatter_tensor": _from_one, "all_to_all_single": _cut,
+}
+
+
+def metas(place: Place, tensors: Tensors) -> tuple[TensorMeta, ...]:
+    """What the record keeps of tensors."""
+    return tuple(meta(place, tensor) for tensor in tensors)
+
+
+def meta(place: Place, tensor: torch.Tensor) -> TensorMeta:
+    """What the record keeps of a tensor."""
+    storage = tensor.untyped_storage()
+    address = storage._cdata
+    known = place.storages.get(address)
+    if known is None or known[0].expired():
+        known = StorageWeakRef(storage), place.next_use()
+        place.storages[address] = known
+    size = tensor.element_size()
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    lo = tensor.storage_offset() * size
+    extent = 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+    hi = lo + (extent * size if tensor.numel() else 0)
+    return TensorMeta(shape, str(tensor.dtype)[6:], strides, known[1], lo, hi)
+
+
+def variables(frame: FrameType | None, request: Request) -> tuple[str, ...]:
+    """The variables of the user's frame that hold the first tensor (or the list it is in)."""
+    tensors = request.given or request.taken
+    if frame is None or not tensors:
+        return ()
+    first = tensors[0]
+    found = frame.f_locals if frame.f_code.co_flags & inspect.CO_NEWLOCALS else frame.f_globals
+    return tuple(
+        name for name, value in found.items()
+        if value is first or (type(value) is list and value and value[0] is first)
+    )

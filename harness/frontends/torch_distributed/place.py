@@ -1,0 +1,144 @@
+"""Where a rank of a torch.distributed program stands: its lane, its surroundings, its user's line.
+
+Everything that such a program does with its peers goes through here: a scheduling point, a work that
+is put in flight, a wait. Around each of them the rank's surroundings are taken away and put back.
+
+Not modelled: threads of a rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from sys import _getframe
+from types import CodeType, FrameType
+from typing import Any, TypeVar
+
+import torch.distributed as dist
+
+from harness.errors import PeerLost, WaitExpired
+from harness.fabric.frames import user_frame_in
+from harness.fabric.lanes import POLL_OPERATIONS
+from harness.fabric.works import Work
+from harness.frontends.torch_distributed.calls import Call
+from harness.frontends.torch_distributed.environment import Surroundings
+from harness.record import place
+
+T = TypeVar("T")
+
+
+class ConnectionLost(PeerLost, dist.DistBackendError):
+    """What a rank that waits for a dead one gets: a RuntimeError, as from any backend."""
+
+    def __init__(self, rank: int, what: str) -> None:
+        RuntimeError.__init__(self, f"{what}: Connection closed by peer: rank {rank} has died")
+        self.rank = rank
+
+
+class Place:
+    """One rank of the run. calls: its part in every collective and message, in order."""
+
+    def __init__(self, rank: Any, calls: list[Call]) -> None:
+        self.rank = rank
+        self.index: int = rank.index
+        self.sim = rank._sim
+        self.lane = rank._lane
+        self.calls = calls
+        self.surroundings: Surroundings
+        self.outstanding: dict[int, Any] = {}  # works that nobody has waited for, kept alive
+        self.storages: dict[int, tuple[Any, int]] = {}  # by address, while they live: their number
+        self.kept: list[Any] = []
+        self._numbers = 0
+
+    def next_use(self) -> int:
+        """A number that no other tensor, or use of one, has."""
+        self._numbers += 1
+        return self._numbers * self.rank.size + self.index
+
+    def follow_sleep(self) -> None:
+        """time.sleep is a scheduling point of the engine's own: leave the surroundings around it, too."""
+        ambient = self.sim.ambient
+        if not getattr(ambient.sleep, "follows", False):
+            ambient.sleep = _following(ambient.sleep)
+        ambient.sleep.places[self.lane.index] = self
+
+    def here(self) -> tuple[FrameType | None, CodeType | None, int]:
+        """The user's frame that is calling, its code and the instruction."""
+        frame = user_frame_in(_getframe(1))
+        if frame is None:
+            return None, None, -1
+        return frame, frame.f_code, frame.f_lasti
+
+    def called(self, what: str, code: CodeType | None, lasti: int) -> str:
+        """`rank 2: all_reduce at train.py:12 in main`, the beginning of every error."""
+        return f"rank {self.index}: {what} at {place(code, lasti)}"
+
+    def offer(self, kind: str, body: Callable[..., Any], code: CodeType | None, lasti: int) -> Any:
+        """Perform an operation as the plan's faults want it."""
+        rank = self.rank
+        rank._code, rank._lasti = code, lasti
+        return rank._offer(kind, body) if rank._faults else body()
+
+    def outside(self, deed: Callable[..., T], *args: Any) -> T:
+        """Do something in which other ranks may have their turn."""
+        self.surroundings.leave()
+        try:
+            return deed(*args)
+        finally:
+            self.surroundings.enter()
+
+    def point(self, *pending: Any) -> None:
+        """A scheduling point; returns when this rank is the owner that moves."""
+        self.lane.pending = pending
+        self.outside(self.sim.point, self.lane)
+
+    def event(self, kind: str, peer: int, nbytes: int, value: bytes | None, number: int,
+              code: CodeType | None, lasti: int) -> None:
+        """The rank's own event, which follows its scheduling point."""
+        self.sim.events.append(
+            (self.lane.index, kind, -1, peer, 0, nbytes, value, number, code, lasti)
+        )
+
+    def await_work(self, op: Work, seconds: float | None, what: str) -> bool:
+        """Whether the work was done within so many virtual seconds (None: however long).
+
+        Raises ConnectionLost when a rank has died.
+        """
+        try:
+            self.outside(self.sim.await_work, self.lane, op, seconds)
+        except WaitExpired:
+            self.event("expired", self.index, 0, None, op.number, op.code, op.lasti)
+            return False
+        except PeerLost as error:
+            raise ConnectionLost(error.rank, what) from None
+        return True
+
+    def poll(self, op: Work, code: CodeType | None, lasti: int) -> bool:
+        """Whether the work is done, asked at a scheduling point; who asks for ever lets others move."""
+        lane = self.lane
+        lane.pending = ("is_completed", -1, self.index, op.number, op.number)
+        if lane.reads >= POLL_OPERATIONS:
+            self.sim.polls(lane)
+        self.outside(self.sim.point, lane)
+        lane.reads += 1
+        self.event("is_completed", self.index, 0, bytes([op.done]), op.number, code, lasti)
+        return op.done
+
+
+class _Following:
+    """The engine's sleep, for whichever rank calls it."""
+
+    follows = True
+
+    def __init__(self, sleep: Callable[[float], None]) -> None:
+        self._sleep = sleep
+        self.places: dict[int, Place] = {}
+
+    def __call__(self, seconds: float) -> None:
+        for place in self.places.values():
+            if place.sim.current is place.lane and place.surroundings.in_force:
+                place.outside(self._sleep, seconds)
+                return
+        self._sleep(seconds)
+
+
+_following = _Following

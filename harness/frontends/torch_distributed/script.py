@@ -1,0 +1,109 @@
+"""A user's torch.distributed script as a scenario: unchanged, P ranks in one process.
+
+Each rank runs the file as its `__main__` under the variables that torchrun would set (RANK, WORLD_SIZE,
+LOCAL_RANK, MASTER_ADDR, …), with its own arguments, modules and torch.distributed. Results are not
+compared with a reference: the program's own assertions, its exit code and the checkers judge it.
+
+Not modelled: several nodes (LOCAL_RANK is RANK), `__main__` guards of multiprocessing.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+import msgspec
+
+from harness.errors import RankExited, UserFileError
+from harness.frontends.torch_distributed.environment import Surroundings
+from harness.frontends.torch_distributed.place import Place
+from harness.frontends.torch_distributed.watching import Watched
+from harness.frontends.torch_distributed.world import Founding, RankWorld
+from harness.host import World
+from harness.scenario import Scenario
+
+
+class ScriptParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """argv: what follows the script on its command line."""
+
+    argv: tuple[str, ...] = ()
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(path: str, text: bytes) -> CodeType:
+    try:
+        return compile(text, path, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise UserFileError(f"{path}:{error.lineno}: {error.msg}") from None
+    except ValueError as error:
+        raise UserFileError(f"{path}: {error}") from None
+
+
+def variables(rank: int, size: int) -> dict[str, str]:
+    """What torchrun sets, on one node."""
+    return {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0", "ROLE_RANK": str(rank),
+        "ROLE_NAME": "default", "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size),
+        "GROUP_WORLD_SIZE": "1", "ROLE_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0", "OMP_NUM_THREADS": "1",
+    }
+
+
+def script_scenario(
+    path: str, text: bytes, argv: tuple[str, ...] = (), *, ranks: tuple[int, int] = (1, 8),
+    variables_of: Any = variables,
+) -> Scenario:
+    """The scenario of the script `text`, which is the file `path`.
+
+    argv: the default of the scenario's parameter. variables_of: rank and world size -> the variables of
+    its environment (a test's own, or a wrong one). Raises UserFileError for what does not compile.
+    """
+    code = _compiled(path, text)
+
+    def host(world: World, given: ScriptParams) -> None:
+        founding = Founding()
+        arguments = given.argv or argv
+        for index in range(world.size):
+            world.dispatch(
+                functools.partial(_run, code, path, variables_of), founding, arguments, device=index
+            )
+
+    return Scenario(
+        name=path, host=host, params=ScriptParams, ranks=ranks, threads=True,
+        doc=f"{path}, a torch.distributed program", digest=hashlib.sha256(text).hexdigest()[:16],
+    )
+
+
+def _run(
+    code: CodeType, path: str, variables_of: Any, rank: Any, founding: Founding,
+    argv: tuple[str, ...],
+) -> None:
+    """One rank of the script."""
+    place = Place(rank, rank._state.torch_calls)
+    world = RankWorld(place, founding)
+    main = ModuleType("__main__")
+    main.__dict__.update(__file__=os.path.abspath(path), __builtins__=__builtins__)
+    surroundings = place.surroundings = Surroundings(
+        rank.index, str(Path(path).resolve().parent), main, (path, *argv),
+        variables_of(rank.index, rank.size), world.entries(),
+    )
+    rank._state.printed = surroundings.out
+    place.sim.at_end.append(surroundings.leave)  # a lane may be left behind in native code
+    place.follow_sleep()
+    surroundings.enter()
+    try:
+        with Watched(place):
+            exec(code, main.__dict__)
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            number = error.code if isinstance(error.code, int) else 1
+            told = f"rank {rank.index}: the script ended itself with sys.exit({error.code!r})"
+            raise RankExited(rank.index, number, told).with_traceback(error.__traceback__) from None
+    finally:
+        world.end()
+        surroundings.leave()

@@ -1,0 +1,175 @@
+"""Handles of asynchronous operations: torch's Work and Future, whose waits are scheduling points.
+
+DDP's reducer takes the future of an all_reduce and waits for it in C++, where no other rank could have
+its turn. Its wait stands in a callback of the autograd engine, and callbacks run in the order in which
+they were queued: so a future that is handed out during a backward pass first queues one that waits in
+Python. Elsewhere `WorkFuture.wait` does. Not modelled: native code that waits for a future of its own
+accord outside a backward pass (it would block its rank: a finding after ten seconds).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from harness.fabric.works import Work
+from harness.frontends.torch_distributed.place import Place
+from harness.frontends.torch_distributed.stores import seconds_of
+
+if TYPE_CHECKING:
+    from harness.frontends.torch_distributed.exchange import Part
+
+_NO_LIMIT = timedelta(0)
+
+
+class SimulatedWork(dist.Work):
+    """One rank's part in a collective or message, as its program may wait for it."""
+
+    def __init__(self, place: Place, part: Part, timeout: timedelta | None) -> None:
+        super().__init__()
+        self._place = place
+        self._part = part
+        self._timeout = timeout
+        self._waited = False
+        self._future: WorkFuture | None = None
+
+    def wait(self, timeout: timedelta = _NO_LIMIT) -> bool:
+        """Until it is complete; its tensors are the program's own again. Raises what went wrong:
+        CollectiveMismatch, DistBackendError (a time limit, a dead peer)."""
+        part = self._part
+        if not self._waited:
+            seconds = seconds_of(timeout if timeout > _NO_LIMIT else self._timeout)
+            if not self._place.await_work(part.op, seconds, part.told):
+                assert seconds is not None
+                part.expire(seconds)
+            self._ended()
+        if part.error is not None:
+            raise part.error
+        return True
+
+    def _ended(self) -> None:
+        self._waited = True
+        self._part.end_uses()
+        self._place.outstanding.pop(self._part.op.number, None)
+
+    def is_completed(self) -> bool:
+        """Whether it is, asked at a scheduling point."""
+        if self._waited:
+            return True
+        _, code, lasti = self._place.here()
+        done = self._place.poll(self._part.op, code, lasti)
+        if done:
+            self._ended()
+        return done
+
+    def is_success(self) -> bool:
+        """Whether it is complete and nothing went wrong."""
+        return self._part.op.done and self._part.error is None
+
+    def exception(self) -> BaseException | None:
+        """What went wrong."""
+        return self._part.error
+
+    def synchronize(self) -> None:
+        """The same as wait."""
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        """The same as wait: a CPU has no stream."""
+        self.wait()
+
+    def source_rank(self) -> int:
+        """Of a recv: the group rank of the sender."""
+        return self._part.source
+
+    _source_rank = source_rank
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors that it fills."""
+        return list(self._part.outputs)
+
+    def get_future(self) -> WorkFuture:
+        """A future of `result()`."""
+        if self._future is None:
+            self._future = WorkFuture(self)
+            self._part.future = self._future
+            if self._part.op.done:
+                self._future.settle(self._part)
+        if not self._waited and torch._C._current_graph_task_id() >= 0:
+            engine: Any = torch.autograd.Variable._execution_engine
+            engine.queue_callback(self.wait)
+        return self._future
+
+    getFuture = get_future  # noqa: N815 torch's name in C++
+
+
+class WorkFuture(torch.futures.Future[Any]):
+    """The future of a work; complete as soon as the work is."""
+
+    def __init__(self, work: SimulatedWork) -> None:
+        super().__init__()
+        self._work = work
+        self._settled = False
+
+    def settle(self, part: Part) -> None:
+        """The work is complete."""
+        if self._settled:
+            return
+        self._settled = True
+        if part.error is not None:
+            self.set_exception(part.error)
+        else:
+            self.set_result(list(part.outputs))
+
+    def wait(self) -> Any:
+        """The result. Raises what went wrong."""
+        self._work.wait()
+        return super().wait()
+
+    def value(self) -> Any:
+        """The result of a future that is complete."""
+        return super().value()
+
+    def done(self) -> bool:
+        """Whether it is complete, asked at a scheduling point."""
+        return self._work.is_completed()
+
+
+class Together(dist.Work):
+    """Several works that were asked for in one call."""
+
+    def __init__(self, works: Sequence[SimulatedWork]) -> None:
+        super().__init__()
+        self._works = list(works)
+
+    def wait(self, timeout: timedelta = _NO_LIMIT) -> bool:
+        """For all of them."""
+        for work in self._works:
+            work.wait(timeout)
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether all are."""
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self) -> bool:
+        """Whether all are complete and nothing went wrong."""
+        return all(work.is_success() for work in self._works)
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors that they fill."""
+        return [tensor for work in self._works for tensor in work.result()]
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """A future of `result()`; complete, since native code cannot wait for several."""
+        self.wait()
+        future: torch.futures.Future[Any] = torch.futures.Future()
+        future.set_result(self.result())
+        return future
+
+
+__all__ = ["SimulatedWork", "Together", "Work", "WorkFuture"]
