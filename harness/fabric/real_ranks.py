@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,7 +31,7 @@ from harness.errors import EngineError, NotHere, PlanError, UsageError
 from harness.fabric.real_outcome import RankOutcome, RealOutcome
 from harness.fabric.script_rank import Part, decoded
 from harness.plan import RANKS_MAX, Fault
-from harness.supervise import START_SECONDS, Child, Limits, stacks, supervised, zygote
+from harness.supervise import START_SECONDS, Child, Limits, stacks, state, supervised, zygote
 
 CONNECTING = 5  # gloo gives a connection that is being made so many of the group's time-outs
 MARGIN = 3.0  # seconds beyond that, for the process to end
@@ -49,8 +50,12 @@ class Wires(Protocol):
     addresses: Sequence[str]
     device: str
 
-    def step(self, calls: Sequence[int]) -> None:
-        """The ranks have made so many calls: do what is due."""
+    def pauses(self, rank: int) -> tuple[int, ...]:
+        """The calls, by number, before which the rank must wait for `step`."""
+        ...
+
+    def step(self, calls: Sequence[int], waiting: Sequence[bool]) -> None:
+        """The ranks have begun so many calls, and some of them wait: do what is due."""
         ...
 
 
@@ -76,6 +81,11 @@ class Watched:
         """Its exit code, or minus the signal; None while it runs."""
         ending = self.child.ended()
         return None if ending is None else ending.code
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it is stopped (SIGSTOP), as it is at a pause."""
+        return self.code is None and state(self.child.pid) == "T"
 
     def outcome(self) -> RankOutcome:
         """What became of it, once it has ended."""
@@ -188,6 +198,7 @@ def run_real(
             part = Part(
                 path=path, argv=tuple(argv), folder=os.getcwd(), faults=plain, limit=limits.operation,
                 backend=backend, network=network.keepers[rank] if network else 0,
+                pauses=network.pauses(rank) if network else (),
                 env={
                     **_environment(rank, ranks), "MASTER_ADDR": host, "MASTER_PORT": str(port),
                     "GLOO_SOCKET_IFNAME": network.device if network else "lo", **(env or {}),
@@ -195,8 +206,16 @@ def run_real(
             )
             watched.append(Watched(rank, _starter(part)))
             stack.callback(watched[-1].close)
-        step = network.step if network else lambda calls: None
-        Watch(watched, limits, lambda: step([one.calls for one in watched])).until_all_have_ended()
+
+        def each() -> None:
+            if network is not None:
+                waiting = [one.stopped for one in watched]
+                network.step([one.calls for one in watched], waiting)
+                for one, waits in zip(watched, waiting, strict=True):
+                    if waits:
+                        one.child.signal(signal.SIGCONT)
+
+        Watch(watched, limits, each).until_all_have_ended()
         outcomes = tuple(one.outcome() for one in watched)
     return RealOutcome(path=path, ranks=outcomes, faults=tuple(faults), subject=subject(backend))
 

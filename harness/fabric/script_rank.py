@@ -32,7 +32,8 @@ CLONE_NEWNET = 0x40000000
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one rank is to do. faults: as in a plan. limit: the longest time-out of its groups, seconds.
-    network: the process whose network namespace it lives in, 0 = everybody's."""
+    network: the process whose network namespace it lives in, 0 = everybody's. pauses: before these
+    calls it waits for the harness."""
 
     path: str
     argv: tuple[str, ...] = ()
@@ -42,6 +43,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: float = 10.0
     backend: str = ""
     network: int = 0
+    pauses: tuple[int, ...] = ()
 
 
 def decoded(faults: Sequence[dict[str, Any]], what: str) -> tuple[Fault, ...]:
@@ -82,7 +84,7 @@ def perform(part: Part, record: int) -> None:
         if fault.starts and fault.rank == rank:
             append(record, Fired(index))
             fault.deed()()
-    door = Door(faults, limit=part.limit, record=record, backend=part.backend)
+    door = Door(faults, limit=part.limit, record=record, backend=part.backend, pauses=part.pauses)
     install(door)
     sys.argv = [part.path, *part.argv]
     sys.path.insert(0, os.path.dirname(os.path.abspath(part.path)))

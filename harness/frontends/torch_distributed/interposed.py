@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -73,13 +74,15 @@ class Door:
     """What all groups of one rank's process pass through: the faults, the record, the limit.
 
     limit: seconds; no group is given a longer time-out. record: a file to append to, -1 = none.
-    backend: is made instead of the one that the program asks for, "" = the program's.
+    backend: is made instead of the one that the program asks for, "" = the program's. pauses: calls, by
+    number, before which the process stops itself, until the harness continues it.
     """
 
     def __init__(
         self, faults: Sequence[Fault] = (), *, limit: float = float("inf"), record: int = -1,
-        backend: str = "",
+        backend: str = "", pauses: Sequence[int] = (),
     ) -> None:
+        self._pauses = frozenset(pauses)
         self.limit = limit
         self.backend = backend
         self._record = record
@@ -108,6 +111,8 @@ class Door:
         """A call is about to be made."""
         self._calls += 1
         self.note(call)
+        if self._calls - 1 in self._pauses:
+            os.kill(os.getpid(), signal.SIGSTOP)
 
     def hold(self, kind: str, new: list[LateWork]) -> None:
         """A call of this kind was made: what was held back goes out behind it. new: is held from now on."""
