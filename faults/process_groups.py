@@ -1,9 +1,9 @@
 """What happens to a rank's calls of a real process group (gloo, NCCL) under torch.distributed.
 
-Each hits the nth call of a rank, or the nth of one kind (`call="all_reduce"`), in the rank's own process;
-the program is not changed (docs/torch.md). The faults of faults/processes.py happen there as well, before
-the nth call. What a correct system does: the call is late and right, or every survivor has an error within
-the group's time-out.
+Each hits the nth call of a rank, or the nth of one kind (`call="all_reduce"`), in the rank's own
+process; the program is not changed (docs/torch.md). The faults of faults/processes.py happen there as
+well, before the nth call. What a correct system does: the call is late and right, or every survivor has
+an error within the group's time-out.
 
 Nobody promises to notice a flipped bit or two calls in the wrong order: these say what does go unnoticed.
 Not modelled: what happens on the wire (harness/network.py does that to whole ranks).

@@ -3,10 +3,11 @@
     with Network(2, [Cut(rank=1, call=3, milliseconds=500)]) as network:
         run_real("train.py", ranks=2, network=network)
 
-Each rank lives in a network namespace with one device, `eth0`, and an address of its own; a hub joins them.
-Namespaces have no names: each is held by a shell that ends when its input does, so that nothing is left when
-the harness ends, however that ends. What happens begins just before a rank's call number `call` and ends after so
-many milliseconds (0 = it stays): a long one is a partition, a short one must heal.
+Each rank lives in a network namespace with one device, `eth0`, and an address of its own; a hub joins
+them. Namespaces have no names: each is held by a shell that ends when its input does, so that nothing is
+left when the harness ends, however that ends. What happens begins just before a rank's call number
+`call` and ends after so many milliseconds (0 = it stays): a long one is a partition, a short one must
+heal.
 
 Linux, and root, `ip` and `tc`; Loss and Reset need `nft` too. `unavailable()` says why it cannot be had.
 Not modelled: delay and reordering of packets (they need netem), a switch that fails, IPv6.
@@ -73,7 +74,8 @@ class Slow(_Trouble, frozen=True, tag="slow"):
 
     def begin(self) -> Sequence[str]:
         """A token bucket."""
-        return [f"tc qdisc replace dev {DEVICE} root tbf rate {self.kilobits}kbit burst 32kbit latency 400ms"]
+        bucket = f"tbf rate {self.kilobits}kbit burst 32kbit latency 400ms"
+        return [f"tc qdisc replace dev {DEVICE} root {bucket}"]
 
     def end(self) -> Sequence[str]:
         """Take it away."""
@@ -128,7 +130,9 @@ class Network:
             raise UsageError(f"network: given {ranks} ranks; allowed 1..{RANKS_MAX}")
         for index, trouble in enumerate(troubles):
             if trouble.rank >= ranks:
-                raise UsageError(f"network: troubles[{index}].rank: {trouble.rank} is outside 0..{ranks - 1}")
+                raise UsageError(
+                    f"network: troubles[{index}].rank: {trouble.rank} is outside 0..{ranks - 1}"
+                )
         self.ranks = ranks
         self.troubles = tuple(troubles)
         self.addresses = [f"{PREFIX}.{rank + 1}" for rank in range(ranks)]

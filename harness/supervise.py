@@ -285,7 +285,7 @@ def stacks(children: Sequence[Child], within: float = STACK_SECONDS) -> list[str
 
 
 def state(pid: int) -> str:
-    """The letter that the kernel has for what a process does (proc(5)): "T" = stopped; "" = it is gone."""
+    """The kernel's letter for what a process does (proc(5)): "T" = stopped; "" = it is gone."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0]
@@ -297,7 +297,8 @@ def _state(pid: int) -> str:
     """What the kernel says of a process that does not answer."""
     letter = state(pid)
     return {
-        "": "the process is gone", "T": "the process is stopped (SIGSTOP)", "D": "it waits inside the kernel",
+        "": "the process is gone", "T": "the process is stopped (SIGSTOP)",
+        "D": "it waits inside the kernel",
     }.get(letter, f"its state is {letter}")
 
 

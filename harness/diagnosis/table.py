@@ -39,7 +39,7 @@ LIKELY: dict[str, tuple[str, str]] = {
     ),
     "process_group/aborted": (
         "the backend checks what its peers send by calling abort(), or a rank ran out of memory",
-        "make the sizes of each call agree on all ranks; TORCH_DISTRIBUTED_DEBUG=DETAIL names some of them",
+        "make the sizes of each call agree on all ranks; TORCH_DISTRIBUTED_DEBUG=DETAIL names some",
     ),
     "process_group/hang": (
         "a rank waits for a peer that is gone or never calls, and no time-out ends it",

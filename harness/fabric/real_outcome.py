@@ -2,8 +2,8 @@
 
 An error within its limit on every survivor is a right answer to a fault, and so is a right result. A
 finding is a rank that native code aborted (`aborted`), one that was still there when its limit came
-(`hang`), and ranks that all ended well with other results than without the fault (`silence`). The faulty
-rank itself is not judged where the fault was to end it.
+(`hang`), and a rank that ended well with other results than without the fault (`silence`). A rank that a
+fault hit may end by a signal.
 
 Not modelled: what a program prints as its result must not depend on time or place; nothing else is
 compared.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
@@ -29,10 +29,10 @@ _TELLING = re.compile(r"[\w.]*(Error|Exception|Interrupt|NotHere)\b.*|what\(\): 
 
 
 class RankOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One rank's end. code: exit code, or minus the signal. order: 0 = the first of all to end badly, -1 =
-    it ended well. printed: its standard output; log: the end of its standard error. record: its calls, one
-    line each. expired: the limit at which it was killed, with its stack then. seconds: from the first bad
-    end of another rank to its own, 0 if there was none."""
+    """One rank's end. code: exit code, or minus the signal. order: 0 = the first of all to end badly, -1
+    = it ended well. printed: its standard output; log: the end of its standard error. record: its calls,
+    one line each. expired: the limit at which it was killed, with its stack then. seconds: from the
+    first bad end of another rank to its own, 0 if there was none."""
 
     rank: int
     code: int
@@ -99,9 +99,12 @@ class RealOutcome(msgspec.Struct, frozen=True, kw_only=True):
         """Ranks that a fault hit."""
         return frozenset(one.rank for one in self.ranks if one.fired)
 
-    def findings(self, expected: Sequence[str] | None = None) -> tuple[Finding, ...]:
-        """What is wrong, the worst first. expected: each rank's standard output without the faults."""
-        return tuple(_findings(self, expected))
+    def findings(
+        self, expected: Sequence[str] | None = None, unjudged: Collection[int] = ()
+    ) -> tuple[Finding, ...]:
+        """What is wrong, the worst first. expected: each rank's standard output without the faults.
+        unjudged: ranks that are themselves to blame."""
+        return tuple(one for one in _findings(self, expected, unjudged) if one.rank not in unjudged)
 
     def verdict(self, expected: Sequence[str] | None = None) -> Verdict:
         """FAIL with findings, UNKNOWN where a fault did not fire, else PASS."""
@@ -125,7 +128,9 @@ def _where(call: Call) -> str:
     return "" if call.code is None else f" at {call.code.co_filename}:{call.code.co_firstlineno}"
 
 
-def _findings(outcome: RealOutcome, expected: Sequence[str] | None) -> Iterator[Finding]:
+def _findings(
+    outcome: RealOutcome, expected: Sequence[str] | None, unjudged: Collection[int]
+) -> Iterator[Finding]:
     named = tuple(Site(fault.tag(), getattr(fault, "call", "")) for fault in outcome.faults)
     struck = outcome.struck
     told = tuple(str(outcome).splitlines()[1:])
@@ -135,7 +140,8 @@ def _findings(outcome: RealOutcome, expected: Sequence[str] | None) -> Iterator[
         last = one.calls[-1].kind if one.calls else "start"
         return Finding(
             checker=CHECKER, kind=kind, rank=one.rank, message=f"rank {one.rank} {text}", cause=cause,
-            remedy=remedy, evidence=told, sites=(Site("process_group", last), *named), traceback=one.stack,
+            remedy=remedy, evidence=told, sites=(Site("process_group", last), *named),
+            traceback=one.stack,
         )
 
     for one in outcome.ranks:
@@ -145,9 +151,8 @@ def _findings(outcome: RealOutcome, expected: Sequence[str] | None) -> Iterator[
     for one in outcome.ranks:
         if one.expired:
             yield finding("hang", one, f"was still there at its {one.expired}")
-    if expected is not None and all(one.code == 0 and not one.expired for one in outcome.ranks):
-        for one, due in zip(outcome.ranks, expected, strict=True):
-            if one.printed != due:
-                text = f"ended well and printed {one.printed[-80:]!r}, where {due[-80:]!r} is right"
-                yield finding("silence", one, text)
-                return
+    for one, due in zip(outcome.ranks, expected or (), strict=bool(expected)):
+        if one.code == 0 and one.printed != due and one.rank not in unjudged:
+            text = f"ended well and printed {one.printed[-80:]!r}, where {due[-80:]!r} is right"
+            yield finding("silence", one, text)
+            return

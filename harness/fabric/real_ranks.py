@@ -2,12 +2,12 @@
 
     run_real("train.py", ["--steps", "3"], ranks=4, faults=[LateCall(rank=1)]).findings()
 
-The script is not changed: it runs behind interposed groups (frontends/torch_distributed/interposed.py), in
-the environment that torchrun would give it, with a rendezvous store in a process of its own, which outlives
-rank 0 as torchrun's does. Processes are forked by the zygote, which has imported torch: a world costs about a tenth of a
-second. The deadlines are held here: a group's time-out is at most the operation limit; after the
-first bad end every other rank has five of it from its last call, since gloo takes as long to give up a
-connection; the whole world has the plan limit. Linux only.
+The script is not changed: it runs behind interposed groups (frontends/torch_distributed/interposed.py),
+in the environment that torchrun would give it, with a rendezvous store in a process of its own, which
+outlives rank 0 as torchrun's does. Processes are forked by the zygote, which has imported torch: a world
+costs about a tenth of a second. The deadlines are held here: a group's time-out is at most the operation
+limit; after the first bad end every other rank has five of it from its last call, since gloo takes as
+long to give up a connection; the whole world has the plan limit. Linux only.
 
 Not modelled: scripts that are modules, ranks that join later, restarts. Several machines: torchrun.py.
 """
@@ -35,8 +35,8 @@ from harness.supervise import START_SECONDS, Child, Limits, stacks, state, super
 
 CONNECTING = 5  # gloo gives a connection that is being made so many of the group's time-outs
 MARGIN = 3.0  # seconds beyond that, for the process to end
-# c10d asks for the name of every address that it connects to, ::ffff:127.0.0.1 included, and a lost packet of DNS would
-# stop the store for five seconds.
+# c10d asks for the name of every address that it connects to, ::ffff:127.0.0.1 included, and a lost
+# packet of DNS would stop the store for five seconds.
 RESOLVER = {"RES_OPTIONS": "timeout:1 attempts:1"}
 TICK = 0.02
 HOST = "127.0.0.1"
@@ -136,7 +136,8 @@ class Watch:
             for one in self._running:
                 one.look()
             ended = [one for one in self._running if one.code is not None]
-            for one in sorted(ended, key=lambda one: (one.code or 0) >= 0):  # a signal before its consequences
+            # Of those that ended in one look, a signal comes before what follows from it.
+            for one in sorted(ended, key=lambda one: (one.code or 0) >= 0):
                 if one.code:
                     self._ended_badly(one)
             self._running = [one for one in self._running if one.code is None]
@@ -179,8 +180,8 @@ def run_real(
     """Run the script at `path` with `ranks` real processes on this machine; what became of them.
 
     backend: made instead of the one that the script asks for, "" = the script's. limits.operation: the
-    longest time-out that a group may have; limits.plan: for the whole world; both in seconds. network: each
-    rank lives in a namespace of it. env: for each rank, beside what torchrun would give it.
+    longest time-out that a group may have; limits.plan: for the whole world; both in seconds. network:
+    each rank lives in a namespace of it. env: for each rank, beside what torchrun would give it.
     Raises UsageError, PlanError, NotHere.
     """
     limits = limits or Limits()
@@ -228,8 +229,8 @@ def _starter(part: Part) -> Callable[[list[int]], Child]:
 def _environment(rank: int, ranks: int) -> dict[str, str]:
     """What torchrun sets on one machine."""
     return {
-        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
-        "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1", "OMP_NUM_THREADS": "1",
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1",
+        "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1",
         "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_MAX_RESTARTS": "0", "TORCHELASTIC_RUN_ID": "rankfault", **RESOLVER,
     }

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import torch.distributed as dist
+from torch._C._distributed_c10d import TCPStore
 
 from harness import registry
 from harness.errors import PlanError, nearest
@@ -58,7 +58,8 @@ def decoded(faults: Sequence[dict[str, Any]], what: str) -> tuple[Fault, ...]:
         fault = convert(data, known[name], f"{what}: faults[{index}] ({name})")
         if "torchrun" not in fault.fabrics:
             raise PlanError(
-                f"{what}: faults[{index}]: {name} needs fabric {' or '.join(fault.fabrics)}, given torchrun"
+                f"{what}: faults[{index}]: {name} needs fabric {' or '.join(fault.fabrics)}, "
+                "given torchrun"
             )
         found.append(fault)
     return tuple(found)
@@ -123,7 +124,7 @@ def serve(value: list[Any], fds: list[int]) -> None:
     os.environ.update(environment)
     if network:
         enter_network(network)
-    store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
+    store = TCPStore(host, 0, is_master=True, wait_for_workers=False)
     os.write(fds[0], str(store.port).encode())
     while True:
         signal.pause()

@@ -3,13 +3,14 @@
     torchrun --nproc-per-node 4 -m harness.fabric.torchrun train.py --steps 3
     torchrun --nnodes 2 --nproc-per-node 4 --rdzv-endpoint host0:29500 -m harness.fabric.torchrun train.py
 
-The process that torchrun sees is the supervisor: it forks the script's process, holds its limits, and sees
-how it ends. Supervisors meet in torchrun's own store, so a world of many machines needs no common disk.
-Each waits until rank 0 has all outcomes and has printed the report, then ends as its rank did (a signal as
-128 + its number), so that torchrun does not end the others while they still matter.
+The process that torchrun sees is the supervisor: it forks the script's process, holds its limits, and
+sees how it ends. Supervisors meet in torchrun's own store, so a world of many machines needs no common
+disk. Each waits until rank 0 has all outcomes and has printed the report, then ends as its rank did (a
+signal as 128 + its number), so that torchrun does not end the others while they still matter.
 
-RANKFAULT_REAL holds Orders: the faults and limits, as JSON or as the name of a file with JSON; the same on all machines.
-Not modelled: elastic restarts (`--max-restarts` stays 0), launchers without torchrun's store.
+RANKFAULT_REAL holds Orders: the faults and limits, as JSON or as the name of a file with JSON; the same
+on all machines. Not modelled: elastic restarts (`--max-restarts` stays 0), launchers without torchrun's
+store, output while the script runs (each rank's is passed on at its end).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import msgspec
-import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+from torch.distributed import DistStoreError
 
 from harness.errors import RankfaultError, UsageError
 from harness.fabric.real_outcome import RankOutcome, RealOutcome
@@ -65,7 +67,7 @@ def main(argv: list[str]) -> int:
     """Run one rank. argv: the script and its arguments. The exit code is the rank's."""
     try:
         if not argv:
-            raise UsageError("torchrun … -m harness.fabric.torchrun SCRIPT [ARGUMENTS]: no script is named")
+            raise UsageError("-m harness.fabric.torchrun SCRIPT [ARGUMENTS]: no script is named")
         told = orders(os.environ.get(ORDERS, ""))
         rank, size = _number("RANK"), _number("WORLD_SIZE")
         faults = decoded(told.faults, ORDERS)
@@ -80,7 +82,7 @@ def main(argv: list[str]) -> int:
 def _number(name: str) -> int:
     given = os.environ.get(name, "")
     if not given.isdecimal():
-        raise UsageError(f"{name}: given {given!r}; torchrun sets it to a number: start this through torchrun")
+        raise UsageError(f"{name}: given {given!r}; a number is due: start this through torchrun")
     return int(given)
 
 
@@ -107,10 +109,10 @@ def _supervise(argv: list[str], told: Orders, rank: int, size: int) -> int:
         own = msgspec.structs.replace(own, order=store.add("bad", 1) - 1)
     sys.stdout.write(own.printed)
     sys.stderr.write(own.log and own.log + "\n")
-    store.set(f"outcome/{rank}", msgspec.json.encode(own))
+    store.set(f"outcome/{rank}", msgspec.json.encode(own).decode())
     if rank == 0:
         _report(argv[0], told, store, size)
-    with contextlib.suppress(dist.DistStoreError):  # rank 0's supervisor is gone
+    with contextlib.suppress(DistStoreError):  # rank 0's supervisor is gone
         store.wait(["reported"], timedelta(seconds=_patience(told.limits)))
     return own.code if own.code >= 0 else 128 - own.code
 
@@ -120,28 +122,29 @@ def _patience(limits: Limits) -> float:
     return limits.plan + CONNECTING * limits.operation + MARGIN
 
 
-def _meeting(limits: Limits) -> dist.Store:
+def _meeting(limits: Limits) -> Store:
     """torchrun's own store, as the supervisors use it. Raises UsageError."""
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         raise UsageError("TORCHELASTIC_USE_AGENT_STORE is not True: start this through torchrun")
     host, port = os.environ.get("MASTER_ADDR", ""), _number("MASTER_PORT")
     patience = timedelta(seconds=_patience(limits))
-    return dist.PrefixStore(PREFIX, dist.TCPStore(host, port, is_master=False, timeout=patience))
+    return PrefixStore(PREFIX, TCPStore(host, port, is_master=False, timeout=patience))
 
 
-def _report(path: str, told: Orders, store: dist.Store, size: int) -> None:
+def _report(path: str, told: Orders, store: Store, size: int) -> None:
     """Print what became of the world, once every rank's supervisor has told; rank 0's part."""
     outcomes = []
     for rank in range(size):
         try:
             data = store.get(f"outcome/{rank}")
-        except dist.DistStoreError:
+        except DistStoreError:
             lost = f"limit of {_patience(told.limits):g} s for its supervisor to tell"
             outcomes.append(RankOutcome(rank=rank, code=-9, expired=lost))
             continue
         outcomes.append(msgspec.json.decode(data, type=RankOutcome))
     outcome = RealOutcome(
-        path=path, ranks=tuple(outcomes), faults=decoded(told.faults, ORDERS), subject=subject(told.backend)
+        path=path, ranks=tuple(outcomes), faults=decoded(told.faults, ORDERS),
+        subject=subject(told.backend),
     )
     sys.stdout.write(f"{outcome}\n")
     for finding in outcome.findings():
@@ -149,7 +152,7 @@ def _report(path: str, told: Orders, store: dist.Store, size: int) -> None:
     sys.stdout.flush()
     if told.report:
         Path(told.report).write_bytes(msgspec.json.encode(outcomes))
-    store.set("reported", b"")
+    store.set("reported", "")
 
 
 if __name__ == "__main__":

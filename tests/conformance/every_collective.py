@@ -125,7 +125,7 @@ def main(sizes, kinds):
                     made += 1
     dist.barrier()
     dist.monitored_barrier()
-    print(made)
+    sys.stdout.write(f"{made}\n")
     dist.destroy_process_group()
 
 

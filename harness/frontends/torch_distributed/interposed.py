@@ -7,9 +7,10 @@ included. The backend is registered with `dist.Backend.register_backend`; since 
 name, `install` also puts itself before the two functions of torch through which all groups are made.
 
 A call is an Operation, offered to the plan's faults once (harness/interpose.py). Beside the answers that
-every operation has, a fault may set arguments of it: `held` (it goes out after the next call of its kind,
-or when somebody asks for its result), `flip_input` and `flip_output` (element, bit: one bit of the first tensor,
-before the call or once it is complete), `afterwards` (called as soon as the call has gone out).
+every operation has, a fault may set arguments of it: `held` (it goes out after the next call of its
+kind, or when somebody asks for its result), `flip_input` and `flip_output` (element, bit: one bit of the
+first tensor, before the call or once it is complete), `afterwards` (called as soon as the call has gone
+out).
 
 Modelled: groups of gloo and NCCL, sub-groups, every collective that Python code calls and those that C++
 code (DDP, functional collectives) calls through a Python group. Not modelled: MPI, UCC; NCCL's
@@ -28,6 +29,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import DebugLevel, PrefixStore, get_debug_level
 from torch.distributed import ProcessGroup, Work, distributed_c10d
 
 from harness.errors import NotHere, UsageError
@@ -115,7 +117,8 @@ class Door:
             os.kill(os.getpid(), signal.SIGSTOP)
 
     def hold(self, kind: str, new: list[LateWork]) -> None:
-        """A call of this kind was made: what was held back goes out behind it. new: is held from now on."""
+        """A call of this kind was made: what was held back goes out behind it. new: is held from now
+        on."""
         due = [work for one, work in self._held if one == kind]
         self._held = [entry for entry in self._held if entry[0] != kind] + [(kind, one) for one in new]
         for work in due:
@@ -138,7 +141,7 @@ class Door:
         if tensor.layout != torch.strided:
             return TensorMeta(tuple(tensor.shape), dtype)
         storage = self._storages.setdefault(tensor.untyped_storage().data_ptr(), len(self._storages))
-        size, first = tensor.element_size(), tensor.storage_offset()
+        size, first = tensor.element_size(), int(tensor.storage_offset())
         strides = tuple(tensor.stride())
         last = sum((n - 1) * step for n, step in zip(tensor.shape, strides, strict=True))
         hi = (first + last + 1) * size if tensor.numel() else first * size
@@ -148,8 +151,8 @@ class Door:
 class InterposedGroup(ProcessGroup):
     """One rank's end of a group; `real` does the work. ranks: global ranks by group rank."""
 
-    def __init__(self, real: ProcessGroup, store: Any, ranks: Sequence[int], rank: int, door: Door) -> None:
-        super().__init__(rank, len(ranks))  # type: ignore[call-arg, arg-type] # its stub lacks this one
+    def __init__(self, real: ProcessGroup, ranks: Sequence[int], rank: int, door: Door) -> None:
+        super().__init__(rank, len(ranks))  # type: ignore[call-arg]
         self.real = real
         self.ranks = tuple(ranks)
         self.door = door
@@ -195,7 +198,7 @@ class InterposedGroup(ProcessGroup):
     def _call(self, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Call:
         kind, inputs, outputs = METHODS[name]
         rank = self.ranks[self.rank()]
-        opts = named.get("opts", args[-1] if args else None)
+        opts: Any = named.get("opts", args[-1] if args else None)
         peer = tag = ANY
         if kind in P2P:
             peer = self.ranks[args[1]] if name != "recv_anysource" else ANY
@@ -279,7 +282,7 @@ def install(door: Door) -> None:
 
     dist.Backend.register_backend(BACKEND, creator, extended_api=True, devices=["cpu", "cuda"])
     make = distributed_c10d._new_process_group_helper
-    meet = distributed_c10d.rendezvous
+    meet = vars(distributed_c10d)["rendezvous"]
     signature = inspect.signature(make)
 
     def helper(*args: Any, **named: Any) -> Any:
@@ -300,15 +303,17 @@ def install(door: Door) -> None:
         named["timeout"] = door.shortened(named.get("timeout"))
         return meet(url, rank, world_size, **named)
 
-    distributed_c10d._new_process_group_helper = helper
-    distributed_c10d.rendezvous = rendezvous
+    vars(distributed_c10d)["_new_process_group_helper"] = helper
+    vars(distributed_c10d)["rendezvous"] = rendezvous
 
 
-def _made(options: Any, backend_options: Any, asked: str, ranks: list[int], door: Door) -> InterposedGroup:
+def _made(
+    options: Any, backend_options: Any, asked: str, ranks: list[int], door: Door
+) -> InterposedGroup:
     """The real group, and the one that stands before it; both know the real backends by device."""
     rank, size = options.group_rank, options.group_size
     real = ProcessGroup(options.store, rank, size)
-    group = InterposedGroup(real, options.store, ranks, rank, door)
+    group = InterposedGroup(real, ranks, rank, door)
     made: dict[str, Any] = {}
     for device, chosen in dist.BackendConfig(dist.Backend(asked)).get_device_backend_map().items():
         name = str(chosen).lower()
@@ -328,7 +333,7 @@ def _made(options: Any, backend_options: Any, asked: str, ranks: list[int], door
 def _backend(name: str, device: str, options: Any, backend_options: Any, ranks: list[int]) -> Any:
     """One real backend. Raises NotHere."""
     rank, size, timeout = options.group_rank, options.group_size, options.timeout
-    store = dist.PrefixStore(f"{device}/", options.store)
+    store = PrefixStore(f"{device}/", options.store)
     if name == "gloo":
         backend: Any = dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
         backend.options.global_ranks_in_group = ranks
@@ -341,7 +346,7 @@ def _backend(name: str, device: str, options: Any, backend_options: Any, ranks: 
         chosen.global_ranks_in_group, chosen.group_name = ranks, options.group_id
         backend = dist.ProcessGroupNCCL(store, rank, size, chosen)
     backend._set_sequence_number_for_group()
-    if dist.get_debug_level() == dist.DebugLevel.DETAIL:
+    if get_debug_level() == DebugLevel.DETAIL:
         backend = distributed_c10d._create_process_group_wrapper(
             wrapped_pg=backend, store_prefix=options.group_id, store=store, rank=rank, world_size=size,
             timeout=timeout,

@@ -1,8 +1,9 @@
 """Calls of torch.distributed on their way from a rank's real process to the harness.
 
-A rank appends one line a call to a file that outlives it, before the call is made: whatever ends the rank,
-its last call is known. Lines are JSON, strict, without code. The user's place travels as file, function
-and line; what is read back has a stand-in for the code object that has those three and nothing else.
+A rank appends one line a call to a file that outlives it, before the call is made: whatever ends the
+rank, its last call is known. Lines are JSON, strict, without code. The user's place travels as file,
+function and line; what is read back has a stand-in for the code object that has those three and nothing
+else.
 
 Modelled: everything in a Call. Not modelled: when a call returned.
 """
