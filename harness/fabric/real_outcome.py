@@ -25,6 +25,7 @@ from harness.plan import Fault
 from harness.record import Site
 
 CHECKER = "process_group"
+FATAL = "Fatal Python error"  # faulthandler's, before the stacks
 _TELLING = re.compile(r"[\w.]*(Error|Exception|Interrupt|NotHere)\b.*|what\(\): ")
 
 
@@ -60,7 +61,8 @@ class RankOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         simply the last one of its standard error."""
         said = [line.strip() for line in self.log.splitlines() if line.strip()]
         told = [line for line in said if _TELLING.match(line)]
-        return (told or said or [""])[-1] if self.code or self.expired else ""
+        fatal = [line for line in said if line.startswith(FATAL)]
+        return (told or fatal or said or [""])[-1] if self.code or self.expired else ""
 
     def __str__(self) -> str:
         calls = self.calls

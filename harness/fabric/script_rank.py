@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from torch._C._distributed_c10d import TCPStore
+from torch._C import _distributed_c10d as distributed_c10d
 
 from harness import registry
 from harness.errors import PlanError, nearest
@@ -79,6 +79,7 @@ def perform(part: Part, record: int) -> None:
     """Run the script in this process, which ends with it. Raises SystemExit where Python would end."""
     os.chdir(part.folder)
     os.environ.update(part.env)
+    distributed_c10d.set_debug_level_from_env()  # c10d has looked when it was imported
     rank = int(os.environ["RANK"])
     faults = decoded(part.faults, "a rank's part")
     for index, fault in enumerate(faults):
@@ -124,7 +125,7 @@ def serve(value: list[Any], fds: list[int]) -> None:
     os.environ.update(environment)
     if network:
         enter_network(network)
-    store = TCPStore(host, 0, is_master=True, wait_for_workers=False)
+    store = distributed_c10d.TCPStore(host, 0, is_master=True, wait_for_workers=False)
     os.write(fds[0], str(store.port).encode())
     while True:
         signal.pause()

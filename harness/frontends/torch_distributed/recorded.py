@@ -77,6 +77,6 @@ def lines(data: bytes) -> Iterable[Call | Fired]:
     for number, line in enumerate(data.split(b"\n")[:-1], 1):
         try:
             entry = _decoder.decode(line)
-        except msgspec.ValidationError as error:
+        except msgspec.DecodeError as error:
             raise UsageError(f"a rank's record of calls, line {number}: {error}") from None
         yield entry.call if isinstance(entry, _Line) else entry
