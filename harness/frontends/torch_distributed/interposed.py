@@ -14,7 +14,8 @@ out).
 
 Modelled: groups of gloo and NCCL, sub-groups, every collective that Python code calls and those that C++
 code (DDP, functional collectives) calls through a Python group. Not modelled: MPI, UCC; NCCL's
-coalescing of sends and receives; `split_group`.
+coalescing of sends and receives; `split_group`; connections that close when a group is destroyed (they
+stay open until the process ends).
 """
 
 from __future__ import annotations
@@ -92,6 +93,9 @@ class Door:
         self._held: list[tuple[str, LateWork]] = []
         self._sequence: dict[tuple[Any, ...], int] = {}
         self._storages: dict[int, int] = {}
+        # A backend that dies joins its threads; if that happens while Python lets go of the group, the lock
+        # of the interpreter is held, and a thread that frees a tensor waits for it: for ever.
+        self.kept: list[Any] = []
         self.faults = Interposer(faults, self._fired, real=True)
 
     def _fired(self, index: int, op: Operation) -> None:
@@ -322,6 +326,7 @@ def _made(
         kind = getattr(ProcessGroup.BackendType, name.upper())
         if name not in made:
             made[name] = _backend(name, device, options, backend_options, ranks)
+            door.kept.append(made[name])
             if len(made) == 1 or name == "nccl":
                 real._set_default_backend(kind)
                 group._set_default_backend(kind)
