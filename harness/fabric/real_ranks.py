@@ -175,13 +175,15 @@ class Watch:
 def run_real(
     path: str, argv: Sequence[str] = (), ranks: int = 2, *, backend: str = "",
     faults: Sequence[Fault] = (), limits: Limits | None = None, network: Wires | None = None,
-    env: Mapping[str, str] | None = None,
+    env: Mapping[str, str] | None = None, preload: Sequence[str] = (),
 ) -> RealOutcome:
     """Run the script at `path` with `ranks` real processes on this machine; what became of them.
 
     backend: made instead of the one that the script asks for, "" = the script's. limits.operation: the
     longest time-out that a group may have; limits.plan: for the whole world; both in seconds. network:
-    each rank lives in a namespace of it. env: for each rank, beside what torchrun would give it.
+    each rank lives in a namespace of it. env: for each rank, beside what torchrun would give it. preload:
+    modules that are imported once for all later worlds; DDP's and FSDP's ranks begin 2 s sooner with
+    torch._dynamo.
     Raises UsageError, PlanError, NotHere.
     """
     limits = limits or Limits()
@@ -190,7 +192,7 @@ def run_real(
         raise UsageError(f"network: it has room for {len(network.addresses)} ranks, given {ranks}")
     if faults:
         zygote().preload([module.__name__ for module in registry.modules()])
-    zygote().preload(["harness.fabric.script_rank"])
+    zygote().preload(["harness.fabric.script_rank", *preload])
     host = network.addresses[0] if network else HOST
     with contextlib.ExitStack() as stack:
         port = _store(stack, host, network.keepers[0] if network else 0)

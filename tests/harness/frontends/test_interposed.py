@@ -11,6 +11,7 @@ from harness.frontends.torch_distributed.interposed import Door, _flip
 from harness.supervise import Limits
 
 LIMITS = Limits(operation=10, plan=90)
+HEAVY = ("torch._dynamo", "torch.distributed.fsdp")
 GROUPS = """
 import torch, torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -95,7 +96,7 @@ def test_a_program_has_the_backend_that_it_asked_for(script, asked):
 
 def test_ddp_trains_behind_it_and_feels_its_faults(script):
     path = script(DDP)
-    outcome = run_real(path, ranks=2, limits=LIMITS)
+    outcome = run_real(path, ranks=2, limits=LIMITS, preload=HEAVY)
     assert outcome.first is None, outcome
     right = [one.printed for one in outcome.ranks]
     assert right[0] == right[1]
@@ -104,7 +105,7 @@ def test_ddp_trains_behind_it_and_feels_its_faults(script):
     assert {"all_gather", "broadcast", "all_reduce"} <= set(kinds)
     for kind in (CorruptInput, CorruptResult):
         fault = kind(rank=1, call="all_reduce", nth=2)
-        changed = run_real(path, ranks=2, faults=[fault], limits=LIMITS)
+        changed = run_real(path, ranks=2, faults=[fault], limits=LIMITS, preload=HEAVY)
         assert changed.fired == (1,)
         assert [found.kind for found in changed.findings(right)] == ["silence"]
 
@@ -112,7 +113,7 @@ def test_ddp_trains_behind_it_and_feels_its_faults(script):
 @pytest.mark.nightly
 def test_ddp_buckets_change_places_and_gloo_aborts_a_rank(script):
     swapped = SwappedCalls(rank=1, call="all_reduce", nth=1)
-    outcome = run_real(script(DDP), ranks=2, faults=[swapped], limits=LIMITS)
+    outcome = run_real(script(DDP), ranks=2, faults=[swapped], limits=LIMITS, preload=HEAVY)
     assert outcome.fired == (1,)
     assert -6 in [one.code for one in outcome.ranks]
     assert any("op.preamble.length <= op.nbytes" in one.log for one in outcome.ranks)
@@ -120,7 +121,7 @@ def test_ddp_buckets_change_places_and_gloo_aborts_a_rank(script):
 
 @pytest.mark.nightly
 def test_fsdp2_and_functional_collectives_run_behind_it(script):
-    outcome = run_real(script(FSDP), ranks=2, limits=LIMITS)
+    outcome = run_real(script(FSDP), ranks=2, limits=LIMITS, preload=HEAVY)
     assert outcome.first is None, outcome
     assert outcome.ranks[0].printed == outcome.ranks[1].printed
     assert {"all_gather_into_tensor", "reduce_scatter_tensor"} <= {c.kind for c in outcome.ranks[0].calls}
