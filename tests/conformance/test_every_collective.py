@@ -1,4 +1,4 @@
-"""Each collective, simulated and on gloo, bit for bit as in plain torch: one body, every_collective.py."""
+"""Each collective, simulated and on gloo, bit for bit as in plain torch. The body: every_collective.py."""
 
 import warnings
 from pathlib import Path

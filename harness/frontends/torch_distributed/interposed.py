@@ -93,8 +93,8 @@ class Door:
         self._held: list[tuple[str, LateWork]] = []
         self._sequence: dict[tuple[Any, ...], int] = {}
         self._storages: dict[int, int] = {}
-        # A backend that dies joins its threads; if that happens while Python lets go of the group, the lock
-        # of the interpreter is held, and a thread that frees a tensor waits for it: for ever.
+        # A backend that dies joins its threads; if that happens while Python lets go of the group, the
+        # interpreter's lock is held, and a thread that frees a tensor waits for it: for ever.
         self.kept: list[Any] = []
         self.faults = Interposer(faults, self._fired, real=True)
 

@@ -34,7 +34,7 @@ def script(tmp_path):
 
 def test_orders_are_read_from_json_or_from_a_file_of_it(tmp_path):
     assert orders("") == Orders()
-    text = '{"faults":[%s],"limits":{"operation":2},"backend":"gloo"}' % KILLED.decode()
+    text = f'{{"faults":[{KILLED.decode()}],"limits":{{"operation":2}},"backend":"gloo"}}'
     told = Orders(
         faults=(msgspec.to_builtins(KilledInCall(rank=1, nth=1)) | {"fault": "killed_in_call"},),
         limits=Limits(operation=2), backend="gloo",
@@ -49,7 +49,7 @@ def test_orders_are_read_from_json_or_from_a_file_of_it(tmp_path):
     ("none.json", UsageError, "RANKFAULT_REAL: none.json: No such file or directory"),
     ('{"faults":', UsageError, "RANKFAULT_REAL: Input data was truncated"),
     ('{"fault":[]}', PlanError, "RANKFAULT_REAL: Object contains unknown field `fault`"),
-    ('{"limits":{"plan":"3"}}', PlanError, r"RANKFAULT_REAL: Expected `float`, got `str` - at `\$.limits.plan`"),
+    ('{"limits":{"plan":"3"}}', PlanError, r"Expected `float`, got `str` - at `\$.limits.plan`"),
 ])
 def test_wrong_orders_are_refused_in_one_line(text, error, told):
     with pytest.raises(error, match=told):
