@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from harness.fabric.real_outcome import RealOutcome
     from harness.fabric.real_ranks import run_real
     from harness.finding import Checker, Finding, Outcome, Verdict
+    from harness.frontends.torch_distributed.testing import distributed_test
     from harness.host import World, is_window_or_tensor
     from harness.interpose import DeferAfter, Die, Drop, Operation, Raise, Strike, Twice
     from harness.plan import EVERY, Crash, Fault, Hold, Plan, Preempt, Visibility
@@ -95,6 +96,7 @@ __all__ = [
     "WaitCmp",
     "Window",
     "World",
+    "distributed_test",
     "is_window_or_tensor",
     "likely",
     "lowering",
@@ -123,6 +125,7 @@ _PARTS = {
     "fabric.real_outcome": ("RealOutcome",),
     "fabric.real_ranks": ("run_real",),
     "finding": ("Checker", "Finding", "Outcome", "Verdict"),
+    "frontends.torch_distributed.testing": ("distributed_test",),
     "host": ("World", "is_window_or_tensor"),
     "interpose": ("DeferAfter", "Die", "Drop", "Operation", "Raise", "Strike", "Twice"),
     "plan": ("EVERY", "Crash", "Fault", "Hold", "Plan", "Preempt", "Visibility"),

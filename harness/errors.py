@@ -10,7 +10,7 @@
       OperationError             a rank or host program asked for something impossible
         OutOfBounds  WrongDtype  WrongShape  WrongPeer  WrongHandle  Misaligned  NonContiguous
         UseAfterFree  DispatchError  NotShared  ThreadStarted  NoSchedulingPoint  RankExited
-        CollectiveMismatch  WrongCollective  WrongWorld  ProcessStarted
+        CollectiveMismatch  WrongCollective  NotAMember  WrongWorld  ProcessStarted
       PeerLost                   the world's answer to a rank that waits for a dead one
       Undecided                  a checker that came to no verdict
       NotYet                     a part of the interface that has its place but no body yet
@@ -143,7 +143,11 @@ class CollectiveMismatch(OperationError, RuntimeError):
 
 
 class WrongCollective(OperationError, RuntimeError):
-    """A collective that cannot be: of a group the rank is no member of, or that is destroyed, or unknown."""
+    """A collective that cannot be: a destroyed group, tensors of a wrong size or dtype, unknown."""
+
+
+class NotAMember(WrongCollective):
+    """A collective of a group that the rank is no member of."""
 
 
 class WrongWorld(OperationError):

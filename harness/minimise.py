@@ -241,7 +241,7 @@ def _ranks(search: _Search) -> None:
 
 def _params(search: _Search, *, lengths: bool) -> None:
     """Shorten the sequences in params, or lower its numbers, as long as that works."""
-    progress = True
+    progress = not search.scenario.given
     while progress:
         progress = False
         plan = search.best.plan
@@ -386,7 +386,7 @@ def _programs(search: _Search) -> list[Plan]:
     for index in range(len(best.faults)):
         fewer = (*best.faults[:index], *best.faults[index + 1 :])
         found.append(replace(best, faults=fewer))
-    for lengths in (True, False):
+    for lengths in () if search.scenario.given else (True, False):
         for data in _smaller(msgspec.to_builtins(best.params), lengths=lengths):
             params = _valid(data, type(best.params))
             if params is not None and params != best.params:

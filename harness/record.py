@@ -35,6 +35,7 @@ CALLED = {
     "join_arrive": "join", "expired": "wait",
 }
 DELIVERIES = frozenset(("deliver", "deliver_part", "read", "read_part", "land"))
+OF_WORKS = frozenset(("complete", "wait_work", "expired"))  # may name the work they are about
 WRITTEN = frozenset(("deliver", "deliver_part"))  # at the target of a put or notify
 CHANGES = WRITTEN | {"store", "land"}  # everything that changes memory
 FETCHED = frozenset(("read", "read_part"))  # at the target of a get
@@ -294,19 +295,21 @@ class Run:
 
     def issue_of(self, event: Event) -> Event:
         """The event in which a delivery's operation was issued; any other event itself."""
-        return self.issue(event.number) if event.kind in DELIVERIES else event
+        late = event.kind in DELIVERIES or (event.number >= 0 and event.kind in OF_WORKS)
+        return self.issue(event.number) if late else event
 
     def issue(self, number: int) -> Event:
         """The event in which operation `number` was issued."""
         if self._issued is None:
             self._issued = {
-                e.number: e for e in self.events if e.number >= 0 and e.owner < len(self.lanes)
+                e.number: e for e in self.events
+                if e.number >= 0 and e.owner < len(self.lanes) and e.kind not in OF_WORKS
             }
         return self._issued[number]
 
     def undelivered(self) -> list[tuple[int, Event]]:
         """The issues of one-sided operations that were never delivered (a get: never landed)."""
-        done = {raw[7] for raw in self.raw if raw[1] in ("deliver", "land")}
+        done = {raw[7] for raw in self.raw if raw[1] in ("deliver", "land", *OF_WORKS)}
         return [
             (index, event) for index, event in enumerate(self.events)
             if event.number >= 0 and event.number not in done and event.owner < len(self.lanes)

@@ -18,18 +18,20 @@ import importlib.util
 import pkgutil
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
 from harness.checkup import Bench, Doctor
-from harness.errors import UnknownName, UserFileError
+from harness.errors import NotYet, UnknownName, UsageError, UserFileError
+from harness.frontends.kinds import kind_of
 from harness.plan import Fault
 from harness.scenario import Mutant, Scenario
 
 GROUP = "rankfault"
+MAIN = "__main__"
 
 
 @cache
@@ -91,8 +93,11 @@ def _held(module: ModuleType) -> dict[str, Scenario]:
     taken."""
     found: dict[str, Scenario] = {}
     for attribute, value in vars(module).items():
+        tested = getattr(value, "scenario", None)  # a @distributed_test
         if isinstance(value, Scenario):
             found[attribute] = value
+        elif isinstance(tested, Scenario) and callable(value):
+            found[attribute] = tested
         elif isinstance(value, dict) and not attribute.startswith("__"):
             for key, one in value.items():
                 if isinstance(one, Scenario):
@@ -120,19 +125,42 @@ def find(name: str) -> Scenario:
 
     Raises UnknownName with the nearest choice, or UserFileError.
     """
-    if name.split("::")[0].endswith(".py"):
-        return from_file(name)
+    path, _, wanted = name.partition("::")
+    if path.endswith(".py"):
+        return script(path) if wanted == MAIN else from_file(name)
     known = scenarios()
     if name not in known:
         raise UnknownName("scenario", name, known)
     return known[name]
 
 
-def find_all(name: str) -> list[Scenario]:
-    """What `name` may hunt: the scenario called so, or every scenario in a user's file."""
-    if name.endswith(".py"):
-        return list(_in_file(name).values())
+def find_all(name: str, kind: str | None = None, argv: Sequence[str] = ()) -> list[Scenario]:
+    """What `name` may hunt: the scenario called so, or every scenario in a user's file.
+
+    kind: what the file is taken for (harness/frontends/kinds.py), by default what its imports say it is.
+    argv: a script's arguments.
+    """
+    path, _, wanted = name.partition("::")
+    if path.endswith(".py"):
+        found = kind_of(user_text(path)[0].decode("utf-8", "replace"), path, kind)
+        if found == "pld":
+            raise NotYet(f"{path}: pld programs do not run yet")
+        if found == "torch" and wanted in ("", MAIN):
+            return [script(path, argv)]
+        if argv:
+            raise UsageError(f"{name}: only scripts take arguments; this is a {found} file")
+        if not wanted:
+            return list(_in_file(path).values())
     return [find(name)]
+
+
+def script(path: str, argv: Sequence[str] = ()) -> Scenario:
+    """The torch.distributed script `path` as a scenario, called `path::__main__`."""
+    from harness.frontends.torch_distributed.script import script_scenario  # torch's parts are slow
+
+    text, digest = user_text(path)
+    made = script_scenario(path, text, tuple(argv))
+    return dataclasses.replace(made, name=f"{PurePosixPath(path)}::{MAIN}", digest=digest)
 
 
 def mutant_of(scenario: Scenario, name: str | None) -> Mutant | None:
@@ -160,23 +188,28 @@ def from_file(name: str) -> Scenario:
     return next(iter(found.values()))
 
 
-def _in_file(path: str) -> dict[str, Scenario]:
-    """The scenarios of a user's file, at least one, by attribute. Raises UserFileError."""
+def user_text(path: str) -> tuple[bytes, str]:
+    """The text of a user's file and its digest. Raises UserFileError."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts:
         raise UserFileError(
             f"{path}: a scenario's path must be relative to the working directory, without '..', "
             "so that its seeds replay elsewhere"
         )
-    file = Path(path)
     try:
-        text = file.read_bytes()
+        text = Path(path).read_bytes()
     except OSError as error:
         raise UserFileError(f"{path}: {error.strerror or error}") from None
-    digest = hashlib.sha256(text).hexdigest()[:16]
-    key = (str(pure), digest)
+    return text, hashlib.sha256(text).hexdigest()[:16]
+
+
+def _in_file(path: str) -> dict[str, Scenario]:
+    """The scenarios of a user's file, at least one, by attribute. Raises UserFileError."""
+    text, digest = user_text(path)
+    pure = str(PurePosixPath(path))
+    key = (pure, digest)
     if key not in _loaded:
-        _loaded[key] = _import(str(pure), file, text, digest)
+        _loaded[key] = _import(pure, Path(path), text, digest)
     found = _loaded[key]
     if not found:
         raise UserFileError(f"{path}: no scenario in it; decorate a rank program with @scenario")

@@ -31,6 +31,10 @@ from harness.supervise import STARTS, Limits
 
 FABRICS = ("simulated", "processes")
 USUAL_MAX = 256
+# What ranks raise because calls of torch.distributed do not fit, where the finding is that they do not.
+_FOLLOW = frozenset(
+    f"exceptions/{kind}" for kind in ("collective_mismatch", "wrong_collective", "wrong_world")
+)
 _in_flight: list[Plan] = []
 # What default runs came to; the scenario is kept, so that no other one gets its id.
 _usual: dict[tuple[int, bytes], tuple[Scenario, list[str] | None]] = {}
@@ -240,7 +244,8 @@ def judge(plan: Plan, scenario: Scenario, record: Run, *, races: bool = False) -
     """The outcome of a finished run: every checker's findings, and why it may be UNKNOWN.
 
     Races come last, and before them signal leaks: where a wrong value or a deadlock shows, that is the
-    finding, and the others are named beside it.
+    finding, and the others are named beside it. What calls of torch.distributed show comes first: what
+    a rank raised, or waits for, follows from it.
     """
     findings: list[Finding] = []
     notes: list[str] = []
@@ -251,7 +256,11 @@ def judge(plan: Plan, scenario: Scenario, record: Run, *, races: bool = False) -
             notes.append(f"checker {checker.name}: {error}")
         except Exception as error:  # a crashed checker is UNKNOWN, never a pass
             notes.append(f"checker {checker.name} failed: {type(error).__name__}: {error}")
-    findings.sort(key=lambda found: (found.checker == RACES.name, found.kind == "signal_leak"))
+    if any(found.checker == "torch" and found.consequences for found in findings):
+        findings = [found for found in findings if found.name not in _FOLLOW]
+    findings.sort(key=lambda found: (
+        found.checker == RACES.name, found.kind == "signal_leak", found.checker != "torch"
+    ))
     for index, fault in enumerate(plan.faults):
         if not record.fired[index]:
             notes.append(f"fault {fault!r} never fired")

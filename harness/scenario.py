@@ -115,6 +115,8 @@ class Scenario:
     as `disk`; that disk's profile says what a crash may leave, its marks what has been promised.
     threads: each lane runs on an OS thread of its own (one at a time): for programs inside whose native
     code a greenlet must not switch.
+    given: params are the user's (arguments of a script): hunts and the minimiser leave them as they are.
+    usual_ranks: the worlds of a hunt that names none; by default all of `ranks`.
     """
 
     name: str
@@ -132,6 +134,8 @@ class Scenario:
     recovery: Callable[[World, Any, Aftermath], Any] | None = None
     comes_to: Callable[[Run], list[str]] | None = None
     threads: bool = False
+    given: bool = False
+    usual_ranks: tuple[int, int] | None = None
     doc: str = ""
     digest: str = ""  # of the user's file it came from
 
@@ -153,11 +157,11 @@ class Scenario:
         return self.subject() if self.subject is not None else ""
 
 
-def _params_of(program: Callable[..., Any]) -> type[msgspec.Struct]:
-    """The params Struct that a rank program's annotated parameters describe."""
+def params_of(program: Callable[..., Any], skipped: int = 1) -> type[msgspec.Struct]:
+    """The params Struct that a rank program's annotated parameters describe, but for the first ones."""
     hints = typing.get_type_hints(program, include_extras=True)
     fields: list[Any] = []
-    for parameter in list(inspect.signature(program).parameters.values())[1:]:
+    for parameter in list(inspect.signature(program).parameters.values())[skipped:]:
         if parameter.name not in hints:
             raise UsageError(
                 f"scenario {program.__name__}: parameter {parameter.name!r} needs an annotation "
@@ -201,7 +205,7 @@ def scenario(
 
     def make(program: Callable[..., Any]) -> Scenario:
         _refuse_other_than_functions(program)
-        params = _params_of(program)
+        params = params_of(program)
         names = params.__struct_fields__
 
         @functools.wraps(program)

@@ -158,7 +158,7 @@ def ranks_of(scenario: Scenario, ranks: tuple[int, int] | None) -> tuple[int, in
     """The scenario's world sizes, narrowed to `ranks`. Raises UsageError when nothing is left."""
     low, high = scenario.ranks
     if ranks is None:
-        return low, high
+        return scenario.usual_ranks or (low, high)
     narrowed = max(low, ranks[0]), min(high, ranks[1])
     if narrowed[0] > narrowed[1]:
         raise UsageError(
@@ -186,8 +186,9 @@ def plans(
     schedule: whether to draw them; torn operations are part of the schedule.
     """
     low, high = ranks_of(scenario, ranks)
+    params = st.just(scenario.params()) if scenario.given else struct_values(scenario.params)
     plan = Plan(
-        scenario=scenario.name, params=draw(struct_values(scenario.params)),
+        scenario=scenario.name, params=draw(params),
         ranks=draw(st.integers(low, high)), bug=bug,
     )
     if faults and draw(st.booleans()):
@@ -212,7 +213,8 @@ class PropertyFailed(AssertionError):
 
 
 @functools.cache
-def _failure_type(identity: str) -> type[PropertyFailed]:
+def failure_type(identity: str) -> type[PropertyFailed]:
+    """The class of failures with this finding, so that Hypothesis and pytest tell them apart."""
     return type("PropertyFailed", (PropertyFailed,), {"__doc__": identity, "identity": identity})
 
 
@@ -239,7 +241,7 @@ def property(
             outcome = run(plan, scenario=scenario)
             if outcome.findings:
                 failing.append(outcome)
-                raise _failure_type(outcome.findings[0].identity)
+                raise failure_type(outcome.findings[0].identity)
             body(outcome)
 
         generating, shrinking = _two_passes(check, strategy, max_examples)
@@ -252,8 +254,8 @@ def property(
             except (PropertyFailed, Flaky):
                 if not failing:  # the function itself is flaky, not the program
                     raise
-                raise _failure_type(failing[-1].findings[0].identity)(
-                    _report(scenario, failing[-1], minimise_seconds)
+                raise failure_type(failing[-1].findings[0].identity)(
+                    report_of(scenario, failing[-1], minimise_seconds)
                 ) from None
             except Exception:
                 shrinking()
@@ -293,7 +295,8 @@ def _default_plans(scenario: Scenario) -> st.SearchStrategy[Plan]:
     return plans(scenario)
 
 
-def _report(scenario: Scenario, outcome: Outcome, seconds: float) -> str:
+def report_of(scenario: Scenario, outcome: Outcome, seconds: float) -> str:
+    """The report of an outcome's first finding, minimised for so many seconds."""
     from harness.minimise import minimise
     from harness.repeat import checked, repeatable
     from harness.report.text import report

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from types import CodeType
 
 from harness.checkers.wording import cell_of, finding
-from harness.errors import CollectiveMismatch, NoSchedulingPoint, PeerLost, UseAfterFree, one_line
+from harness.errors import NoSchedulingPoint, PeerLost, UseAfterFree, one_line
 from harness.finding import Finding
 from harness.record import Blocked, Failure, Run, place, site_of
 
@@ -31,8 +31,6 @@ def checker_of(failure: Failure) -> str:
         return "lifetime"
     if isinstance(failure.error, NoSchedulingPoint):
         return "progress"
-    if isinstance(failure.error, CollectiveMismatch):
-        return "torch"
     return "exceptions"
 
 
@@ -98,6 +96,16 @@ def _raised_at(run: Run, failure: Failure) -> tuple[int, ...]:
     return (index,) if index < len(run.raw) and run.raw[index][1] == "raise" else ()
 
 
+def aftermath(run: Run) -> list[str]:
+    """What followed from something that is no rank's own failure: each failure, then each standstill."""
+    raised = [
+        f"after it: {run.lane_name(failure.lane)} raised at {place(*where(failure)[:2])}: "
+        + one_line(failure.error).removeprefix(f"rank {failure.rank}: ")
+        for failure in real_failures(run) if failure.lane >= 0
+    ]
+    return raised + _stuck(run)
+
+
 def _later(run: Run, first: Failure, others: list[Failure]) -> list[str]:
     lines = []
     for failure in others:
@@ -157,5 +165,5 @@ def snake_case(name: str) -> str:
 
 
 __all__ = [
-    "checker_of", "first_failure", "real_failures", "snake_case", "stuck_at", "where"
+    "aftermath", "checker_of", "first_failure", "real_failures", "snake_case", "stuck_at", "where"
 ]

@@ -18,30 +18,40 @@ from harness.checkers.failures import real_failures
 from harness.checkers.torch_matching import NAME, call_site, where
 from harness.checkers.wording import finding
 from harness.finding import Finding
-from harness.frontends.torch_distributed.calls import Call
+from harness.frontends.torch_distributed.calls import FAMILY, P2P, REDUCING, ROOTED, Call
 from harness.record import Run, place
+
+_OWN = ("c10d.", "_c10d_functional", "_dtensor.")
+_KINDS = frozenset((*FAMILY, *FAMILY.values(), *ROOTED, *REDUCING, *P2P))
 
 
 def buffers(run: Run) -> Iterator[Finding]:
     """What was touched in flight, then what overlaps, then what was never waited for."""
     calls = {call.number: call for made in run.torch_calls for call in made if call.number >= 0}
-    if run.touched:
-        yield from _touched(run, calls)
-    yield from _overlapping(run)
-    if run.ended == "returned" and not real_failures(run):
+    twice = list(_overlapping(run))
+    yield from _touched(run, calls, twice) or twice
+    if run.ended == "returned" and not run.dead and not real_failures(run):
         yield from _dropped(run)
 
 
 def waited(run: Run) -> set[int]:
     """The numbers of the calls that somebody waited for."""
-    return {raw[7] for raw in run.raw if raw[1] == "wait_work"} | set(run.torch_waits)
+    return set(run.torch_waits).union(
+        raw[7] for raw in run.raw
+        if raw[1] == "wait_work" or (raw[1] == "is_completed" and raw[6] == b"\x01")
+    )
 
 
-def _touched(run: Run, calls: dict[int, Call]) -> Iterator[Finding]:
-    """The first write to a tensor in flight, else the first read."""
-    known = [touched for touched in run.touched if touched.number in calls]
+def _touched(run: Run, calls: dict[int, Call], twice: list[Finding]) -> list[Finding]:
+    """The first write to a tensor in flight, else the first read; by other than torch.distributed's own
+    operations, and by other than calls where these are found by their memory."""
+    known = [
+        touched for touched in run.touched
+        if touched.number in calls and not touched.by.startswith(_OWN)
+        and not (twice and touched.by in _KINDS)
+    ]
     if not known:
-        return
+        return []
     first = min(known, key=lambda touched: (not touched.writes, touched.at))
     call = calls[first.number]
     kind, deed = ("changed_in_flight", "changed") if first.writes else ("read_in_flight", "read")
@@ -49,7 +59,7 @@ def _touched(run: Run, calls: dict[int, Call]) -> Iterator[Finding]:
         f"{run.lane_name(t.lane)} called {t.by} at {place(t.code, t.lasti)}"
         for t in known if t.by and t.number == first.number and t.writes == first.writes
     ]
-    yield finding(
+    return [finding(
         NAME, kind, call.rank,
         f"the tensor of rank {call.rank}'s {where(call)} was {deed} before the call was complete"
         + (f", at {place(first.code, first.lasti)}" if first.code is not None else ""),
@@ -58,7 +68,7 @@ def _touched(run: Run, calls: dict[int, Call]) -> Iterator[Finding]:
             f"asynchronous call #{call.number} of rank {call.rank}: {where(call)}",
             *_waited_at(run, call), *lines[:3],
         ),
-    )
+    )]
 
 
 def _waited_at(run: Run, call: Call) -> list[str]:

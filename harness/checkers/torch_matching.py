@@ -74,9 +74,10 @@ def of_group(run: Run, call: Call) -> str:
 
 
 def _stranger(call: Call) -> Finding:
+    group = f"group {list(call.group)}" if call.group else "a group"
     return finding(
         NAME, "non_member_call", call.rank,
-        f"rank {call.rank} calls {where(call)} in group {list(call.group)}, of which it is no member",
+        f"rank {call.rank} calls {where(call)} in {group}, of which it is no member",
         sites=(call_site(call),),
         evidence=(f"torch does nothing there but warn: the tensor of rank {call.rank} stays as it was",),
     )
@@ -160,6 +161,8 @@ def _missing(
     after = [c for c in run.torch_calls[rank] if left_out.at < c.at]
     if left_out is call and after:
         instead = f"and went on to {where(after[0])}"
+    elif left_out is call and run.torch_calls[rank]:
+        instead = f"and returned after {where(run.torch_calls[rank][-1])}"
     counts = ", ".join(f"rank {r}: {len(calls)}" for r, calls in sorted(by_rank.items()))
     return _Found(call.at, finding(
         NAME, "missing_collective", rank,

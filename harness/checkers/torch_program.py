@@ -1,9 +1,9 @@
 """What is wrong in a run of a program that is written against torch.distributed.
 
 At most one finding about calls that do not fit: the root, first of what does not agree or is left out
-(torch_matching.py), else why the ranks stand still (torch_waits.py). Beside it what was done to tensors
-in flight (torch_buffers.py), and, of a run that has nothing of this: a result that another schedule
-changes.
+(torch_matching.py), else why the ranks stand still (torch_waits.py); what ranks raised because of it are
+its consequences. Beside it what was done to tensors in flight (torch_buffers.py), and, of a run that has
+nothing of this: a result that another schedule changes.
 
 schedule_dependent_result: what the ranks came to (Scenario.comes_to: what they printed and returned)
 differs from the default run's, though no fault was planted. The run itself holds both.
@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.checkers.failures import first_failure, real_failures
+import msgspec
+
+from harness.checkers.failures import aftermath, real_failures
 from harness.checkers.torch_buffers import buffers
 from harness.checkers.torch_matching import NAME, call_site, matching, where
 from harness.checkers.torch_waits import standstill
@@ -28,9 +30,9 @@ SHOWN_MAX = 160
 class TorchProgram:
     """Kinds: different_collective, different_order, different_reduce_op, different_shape,
     different_dtype, different_root, different_splits, different_group, missing_collective,
-    missing_message, send_recv_size, send_recv_dtype, send_recv_cycle, cycle,
+    missing_message, different_message_size, different_message_dtype, send_recv_cycle, cycle,
     unsatisfied, non_member_call, changed_in_flight, read_in_flight, overlapping_in_flight,
-    dropped_handle, schedule_dependent_result; and collective_mismatch, where none of these says why."""
+    dropped_handle, schedule_dependent_result."""
 
     name = NAME
 
@@ -40,9 +42,7 @@ class TorchProgram:
             return
         root = matching(run) or standstill(run)
         if root is not None:
-            yield root
-        else:
-            yield from first_failure(run, self.name)
+            yield msgspec.structs.replace(root, consequences=tuple(aftermath(run)))
         found = list(buffers(run))
         yield from found
         if root is None and not found and not real_failures(run) and run.ended == "returned":

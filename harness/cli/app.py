@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from harness.cli.seeds_app import Json, seeds_app
 
 app = typer.Typer(
     add_completion=False,
@@ -13,7 +16,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-seeds_app = typer.Typer(help="List, show, keep and fix the seed files of the regression corpus.")
 app.add_typer(seeds_app, name="seeds")
 
 EPILOG = (
@@ -22,9 +24,6 @@ EPILOG = (
 )
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout, nothing else.")]
-Folder = Annotated[Path, typer.Option("--folder", help="Where the seed files are.", metavar="PATH")]
-SEEDS = Path("seeds")
 FINDINGS = Path("rankfault-findings")
 
 
@@ -124,10 +123,23 @@ Budget = Annotated[
 ]
 
 
+Kind = Annotated[
+    str | None,
+    typer.Option(
+        "--as", metavar="scenario|torch|pld",
+        help="What a FILE.py is; by default what its imports say.",
+    ),
+]
+
+
 @app.command(epilog=EPILOG)
 def hunt(
     targets: Targets = None,
     *,
+    kind: Kind = None,
+    args: Annotated[
+        str, typer.Option(metavar="TEXT", help="Arguments of the script, as a shell would split them.")
+    ] = "",
     bug: Bug = None,
     fault: Faults = None,
     each: Each = False,
@@ -161,6 +173,8 @@ def hunt(
     return run_hunt(
         Wanted(
             targets=tuple(targets or ()),
+            kind=kind,
+            argv=tuple(shlex.split(args)),
             bug=bug,
             faults=tuple(fault or ()),
             each=each,
@@ -176,6 +190,33 @@ def hunt(
             minimise_seconds=minimise_seconds,
         )
     )
+
+
+@app.command(
+    epilog=EPILOG,
+    context_settings={"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]},
+)
+def run(
+    file: Annotated[str, typer.Argument(metavar="FILE.py", help="The program, as it is.")],
+    args: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ARGS]...", help="Its own arguments.", show_default=False),
+    ] = None,
+    *,
+    ranks: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="World size; the program's own, or 4.")
+    ] = None,
+    kind: Kind = None,
+    json: Json = False,
+) -> int:
+    """Run a program once on the simulated fabric, in the default schedule, and judge it.
+
+    A torch.distributed script runs with all its ranks in this process. Arguments that this
+    command does not know are the program's; whatever follows `--` is, too.
+    """
+    from harness.cli.running import run_file
+
+    return run_file(file, tuple(args or ()), ranks=ranks, kind=kind, json=json)
 
 
 @app.command(epilog="Exit codes: 0 not reproduced, 1 reproduced, 2 wrong usage, 4 UNKNOWN.")
@@ -347,50 +388,3 @@ def selftest(*, json: Json = False) -> int:
     from harness.cli.selftest import run_selftest
 
     return run_selftest(json=json)
-
-
-@seeds_app.command("list")
-def seeds_list(*, folder: Folder = SEEDS, json: Json = False) -> int:
-    """List the seeds with their status and finding."""
-    from harness.cli.seeds import run_list
-
-    return run_list(folder, json=json)
-
-
-@seeds_app.command("show")
-def seeds_show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A seed's name or file.")],
-    *,
-    folder: Folder = SEEDS,
-) -> int:
-    """Read a seed strictly and print it."""
-    from harness.cli.seeds import run_show
-
-    return run_show(name, folder)
-
-
-@seeds_app.command("keep")
-def seeds_keep(
-    seed_file: Annotated[Path, typer.Argument(metavar="SEED_FILE", help="A finding's seed.json.")],
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Its name from now on.", show_default=False)
-    ] = None,
-    *,
-    folder: Folder = SEEDS,
-) -> int:
-    """Copy a finding's seed file into the corpus."""
-    from harness.cli.seeds import run_keep
-
-    return run_keep(seed_file, name, folder)
-
-
-@seeds_app.command("fix")
-def seeds_fix(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A seed's name or file.")],
-    *,
-    folder: Folder = SEEDS,
-) -> int:
-    """Mark a seed as fixed: its run must be clean, and its faults and deviations take effect."""
-    from harness.cli.seeds import run_fix
-
-    return run_fix(name, folder)

@@ -39,6 +39,8 @@ class Wanted:
     """The hunt command's options as typed."""
 
     targets: tuple[str, ...] = ()
+    kind: str | None = None
+    argv: tuple[str, ...] = ()
     bug: str | None = None
     faults: tuple[str, ...] = ()
     each: bool = False
@@ -95,7 +97,10 @@ def parse_until(text: str, scenarios: Sequence[Scenario] = ()) -> Target:
 def scenarios_of(wanted: Wanted) -> list[Scenario]:
     """The scenarios to hunt: those named, else those that have the mutant, else all of ours."""
     if wanted.targets:
-        named = [one for target in wanted.targets for one in registry.find_all(target)]
+        named = [
+            one for target in wanted.targets
+            for one in registry.find_all(target, wanted.kind, wanted.argv)
+        ]
         found = list({scenario.name: scenario for scenario in named}.values())
         for scenario in found:
             registry.mutant_of(scenario, wanted.bug)

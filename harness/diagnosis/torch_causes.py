@@ -47,11 +47,11 @@ TORCH: dict[str, tuple[str, str]] = {
         "one end of the message is left out, or peer or tag differ between the two",
         "compute peer and tag of both ends from the same expression",
     ),
-    "torch/send_recv_size": (
+    "torch/different_message_size": (
         "sender and receiver compute the size differently; gloo aborts the receiver, or fills a part",
         "send the size first, or compute it from what both know",
     ),
-    "torch/send_recv_dtype": (
+    "torch/different_message_dtype": (
         "the receiver's buffer has another dtype: the bytes are taken for something else",
         "allocate the buffer with the sender's dtype",
     ),
@@ -88,7 +88,15 @@ TORCH: dict[str, tuple[str, str]] = {
         "the result follows the order in which messages or completions come (a recv from any rank)",
         "receive from named ranks, or put what came in an order of your own before it is combined",
     ),
-    "torch/collective_mismatch": (
+    "exceptions/collective_mismatch": (
         "ranks made calls that do not fit each other", _SAME_CALLS,
+    ),
+    "exceptions/wrong_collective": (
+        "the group is not this rank's, or is destroyed, or the backend cannot do what is asked of it",
+        "see the error; guard calls of a group by membership, and destroy groups last",
+    ),
+    "exceptions/wrong_world": (
+        "RANK, WORLD_SIZE or the ranks of a group differ between processes",
+        "set the environment as torchrun does; give new_group the same list on every rank",
     ),
 }

@@ -52,8 +52,9 @@ def execute(job: Job) -> Run:
     """Run the job; repeated with generators by rank when its programs turn out to draw numbers."""
     with exclusive:
         start_watchdog()
-        run, drew = _once(job, swapping=False)
-        if drew:
+        # Programs on threads draw random numbers as a rule (a model's weights): no run without first.
+        run, drew = _once(job, swapping=job.threads)
+        if drew and not job.threads:
             run, _ = _once(job, swapping=True)
     return run
 
@@ -331,6 +332,7 @@ def finished(
         programs=_programs(world.recorded),
         faults=tuple(job.faults),
         torch_calls=[rank.torch_calls for rank in ranks] if job.threads else [],
+        torch_waits={number: at for rank in ranks for number, at in rank.torch_waits.items()},
         printed=[rank.printed.text if rank.printed else "" for rank in ranks] if job.threads else [],
         private=[p.name for p in world.recorded.prepared.values() if p.private is not None],
     )

@@ -29,17 +29,18 @@ class RankState:
     """What the lanes of one rank have in common.
 
     counts: windows by group and name, and syncs by group (without a name), so far. calls: collective
-    calls in order. lanes: the rank as each of its lanes sees it. torch_calls, printed: of a program of
-    frontends/torch_distributed.
+    calls in order. lanes: the rank as each of its lanes sees it. torch_calls, torch_waits, printed: of a
+    program of frontends/torch_distributed (record.py).
     """
 
-    __slots__ = ("calls", "counts", "lanes", "printed", "torch_calls")
+    __slots__ = ("calls", "counts", "lanes", "printed", "torch_calls", "torch_waits")
 
     def __init__(self) -> None:
         self.counts: dict[tuple[tuple[int, ...], str | None], int] = {}
         self.calls: list[Call] = []
         self.lanes: list[SimulatedRank] = []
         self.torch_calls: list[Any] = []
+        self.torch_waits: dict[int, tuple[CodeType | None, int]] = {}
         self.printed: Any = None
 
 

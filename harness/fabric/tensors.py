@@ -120,7 +120,7 @@ class Watching(TorchDispatchMode):
         return func(*args, **given)
 
     def _look(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        for tensor, writes in _accesses(func, args, kwargs):
+        for tensor, writes in accesses(func, args, kwargs):
             for use in self._simulation.uses.values():
                 if (writes or use.fills) and overlap(tensor, use.region.data):
                     code, lasti = user_frame_of(sys._getframe(2))
@@ -133,7 +133,7 @@ class Watching(TorchDispatchMode):
                     )
 
 
-def _accesses(
+def accesses(
     func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Iterator[tuple[torch.Tensor, bool]]:
     """The tensors whose bytes an operation reads (False) or writes (True); views do neither, nor do

@@ -1,1 +1,1 @@
-"""Programs that were not written for us, run as they are."""
+"""Front ends: programs that were not written for this project, run as they are."""

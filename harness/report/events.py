@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from harness.checkers.wording import decoded, elements, shown
 from harness.fabric.memory import POISON, filled
-from harness.record import CALLED, DELIVERIES, FETCHED, Event, Run, place
+from harness.record import CALLED, DELIVERIES, FETCHED, OF_WORKS, Event, Run, place
 
 _WRITES = frozenset(("store", "remote_store", "put", "put_nbi", "put_signal"))
 
 _LANDS = {"read": "reads ", "read_part": "reads part ", "land": "lands ", "deliver_part": "part "}
+_OF_WORKS = {
+    "complete": "{} completes", "wait_work": "wait for {}", "expired": "stop waiting for {}",
+}
 _VERBS = {
     "deliver": "is delivered to", "deliver_part": "is delivered in part to", "read": "reads from",
     "read_part": "reads in part from", "land": "lands at",
@@ -51,6 +54,10 @@ def wordings(run: Run, event: Event) -> list[str]:
         name = "stop waiting for"
     if event.kind == "get":
         return ["get returns", "get"]
+    if event.kind in OF_WORKS and event.number >= 0:
+        what = f"{run.issue_of(event).kind} #{event.number}"
+        verb = _OF_WORKS[event.kind]
+        return [verb.format(what), verb.format(f"#{event.number}")]
     if event.kind == "fault":
         return ["a fault fires here", "fault fires", "fault"]
     if event.kind in ("crash", "raise", "peer_lost", "sleep", "fence", "quiet"):

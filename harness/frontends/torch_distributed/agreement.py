@@ -25,7 +25,7 @@ class Disagreement:
     """The first parameter in which calls differ.
 
     kind: different_group, different_collective, different_root, different_reduce_op, different_dtype,
-    different_shape, different_splits; of a message send_recv_dtype, send_recv_size.
+    different_shape, different_splits; of a message different_message_dtype, different_message_size.
     odd, usual: a call of the odd side and one of the other. text: what differs, without places.
     sides: each value as a text, with its ranks; the usual one first.
     """
@@ -58,9 +58,9 @@ def message_disagreement(send: Call, receive: Call) -> Disagreement | None:
     """What the two ends of a message do not agree on: the dtype, or the number of elements."""
     given, taken = send.inputs[0], receive.outputs[0]
     if given.dtype != taken.dtype:
-        kind, sent, due = "send_recv_dtype", given.dtype, taken.dtype
+        kind, sent, due = "different_message_dtype", given.dtype, taken.dtype
     elif given.numel != taken.numel:
-        kind, sent, due = "send_recv_size", str(given), str(taken)
+        kind, sent, due = "different_message_size", str(given), str(taken)
     else:
         return None
     text = f"rank {send.rank} sends {sent}, rank {receive.rank} receives {due}"
@@ -96,6 +96,7 @@ def _of_exchange(calls: Sequence[Call]) -> Disagreement | None:
     ]
     if not wrong:
         return None
+    wrong.sort(key=lambda pair: pair[0].rank == pair[1].rank)  # what goes to itself comes last
     counts = Counter(call.rank for pair in wrong for call in pair)
     most = max(counts.values())
     # The rank in most of the pairs that do not fit; the sender of the first one on a tie.
@@ -105,10 +106,12 @@ def _of_exchange(calls: Sequence[Call]) -> Disagreement | None:
     sender, receiver = next(pair for pair in wrong if blamed in (pair[0].rank, pair[1].rank))
     sent = _per_rank(sender, 0)[sender.group.index(receiver.rank)]
     due = _per_rank(receiver, 1)[sender.group.index(sender.rank)]
-    whom = "itself" if sender.rank == receiver.rank else f"rank {receiver.rank}"
+    whom, who = f"rank {receiver.rank}", "which"
+    if sender.rank == receiver.rank:
+        whom, who = "itself", "and"
     return Disagreement(
         "different_splits", at[blamed], receiver if sender.rank == blamed else sender,
-        f"rank {sender.rank} sends {sent} elements to {whom}, which expects {due} from it",
+        f"rank {sender.rank} sends {sent} elements to {whom}, {who} expects {due} from it",
     )
 
 
@@ -160,6 +163,8 @@ def _shaped(call: Call) -> str:
 
 _PARAMETERS: tuple[tuple[str, Callable[[Call], Hashable], Callable[[Call], str]], ...] = (
     ("different_group", lambda c: c.group, lambda c: f"calls it in group {list(c.group)}"),
+    ("different_group", lambda c: c.kind == "new_group" and c.what,
+     lambda c: f"makes a group of {c.what}"),
     ("different_collective", lambda c: c.family, lambda c: f"calls {c}"),
     ("different_root", lambda c: c.root, lambda c: f"has root {c.root}"),
     ("different_reduce_op", lambda c: c.op, lambda c: f"reduces with {c.op}"),

@@ -12,10 +12,11 @@ extensions.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from datetime import timedelta
 from sys import _getframe
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -23,13 +24,15 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from harness.errors import WrongCollective
+from harness.fabric.frames import is_library
 from harness.frontends.torch_distributed.calls import ANY, Call
 from harness.frontends.torch_distributed.collectives import refusal
 from harness.frontends.torch_distributed.exchange import Exchange, Part, Tensors
-from harness.frontends.torch_distributed.issuing import Request, meta, metas, variables
+from harness.frontends.torch_distributed.handles import SimulatedWork, Together
+from harness.frontends.torch_distributed.issuing import Request, metas
+from harness.frontends.torch_distributed.names import names_of
 from harness.frontends.torch_distributed.place import Place
 from harness.frontends.torch_distributed.stores import seconds_of
-from harness.frontends.torch_distributed.works import SimulatedWork, Together
 
 _OPS = {
     getattr(dist.ReduceOp, name.upper()): name
@@ -46,7 +49,10 @@ def _op(op: Any) -> str:
     return next((name for value, name in _OPS.items() if op == value), str(op))
 
 
-class SimulatedGroup(dist.ProcessGroup):
+_Base: Any = dist.ProcessGroup  # its overloads are wider than any caller's use
+
+
+class SimulatedGroup(_Base):  # type: ignore[misc]
     """One rank's handle of a group. ranks: its global ranks, in the order of the group's own."""
 
     def __init__(
@@ -90,12 +96,12 @@ class SimulatedGroup(dist.ProcessGroup):
     def _device_types(self) -> list[torch.device]:
         return [torch.device("cpu")]
 
-    def getBackendName(self) -> str:  # noqa: N802 torch's name
-        """The backend that the program asked for."""
-        return self.backend
+    def getBackendName(self) -> str:
+        """What native code sees: no backend whose class it would expect."""
+        return "simulated"
 
     def name(self) -> str:
-        """The same."""
+        """The backend that the program asked for."""
         return self.backend
 
     def _get_backend_name(self) -> str:
@@ -135,7 +141,7 @@ class SimulatedGroup(dist.ProcessGroup):
             peer=ANY if peer == ANY else self.ranks[peer], tag=request.tag,
             inputs=metas(place, request.given), outputs=metas(place, request.taken),
             splits=request.splits, async_op=request.async_op, number=place.sim.issued, code=code,
-            lasti=lasti, names=variables(frame, request), at=len(place.sim.events), what=_object_call(),
+            lasti=lasti, names=_names(frame, request), at=len(place.sim.events), what=_object_call(),
         )
         told = place.called(request.kind, code, lasti)
         refused = self.gone or request.refused(len(self.ranks)) or next(
@@ -344,6 +350,15 @@ class SimulatedGroup(dist.ProcessGroup):
 _UNSET = dist.BarrierOptions().timeout
 
 
+def _names(frame: FrameType | None, request: Request) -> tuple[str, ...]:
+    tensors = request.given or request.taken
+    return names_of(tensors[0], frame, _is_user) if tensors else ()
+
+
+def _is_user(code: CodeType) -> bool:
+    return not is_library(code.co_filename)
+
+
 def _async(opts: Any) -> bool:
     return bool(getattr(opts, "asyncOp", True))
 
@@ -367,11 +382,12 @@ def _rows(tensor: torch.Tensor, sizes: Sequence[int], count: int) -> list[torch.
     wanted = list(sizes or ()) or [whole // count] * count
     if sum(wanted) > whole:
         return []  # refused (issuing.py)
-    return list(tensor.split([*wanted, whole - sum(wanted)])[:-1])
+    ends = list(itertools.accumulate(wanted))
+    return [tensor[end - size : end] for end, size in zip(ends, wanted, strict=True)]
 
 
 def _frames(frame: FrameType | None, most: int = 12) -> list[str]:
-    names = []
+    names: list[str] = []
     while frame is not None and len(names) < most:
         if frame.f_code.co_filename == c10d.__file__:
             names.append(frame.f_code.co_name)
@@ -387,5 +403,3 @@ def _called_by(name: str) -> bool:
 def _object_call() -> str:
     return next((name for name in _frames(_getframe(2)) if name in _OBJECTS), "")
 
-
-__all__ = ["SimulatedGroup", "meta"]

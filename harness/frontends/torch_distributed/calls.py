@@ -64,7 +64,8 @@ class Call:
     """One rank's part in one collective, or one end of a message.
 
     kind: all_reduce, all_gather, all_gather_into_tensor, reduce, reduce_scatter, reduce_scatter_tensor,
-    broadcast, scatter, gather, all_to_all, all_to_all_single, barrier, monitored_barrier, send, recv.
+    broadcast, scatter, gather, all_to_all, all_to_all_single, barrier, monitored_barrier, send, recv;
+    new_group, which all ranks of the world call with the same ranks (without local synchronisation).
     rank, group, root, peer: global ranks; group in the order of its group ranks.
     seq: which collective of this group on this rank, from 0; for a message: of this pair and tag.
     op: "sum", "product", "min", "max", "band", "bor", "bxor", "avg", "premul_sum", or "".
@@ -76,7 +77,7 @@ class Call:
     refused: the error of an entry check on this rank alone, before anything moved; "" if none. A call
     that does not agree with other ranks' is not refused in this sense: it is judged with them.
     at: how many events the run had when the call was made. what: "" or a note on an object
-    collective ("all_gather_object") of which this call is a part.
+    collective ("all_gather_object") of which this call is a part; of a new_group its list of ranks.
     """
 
     kind: str

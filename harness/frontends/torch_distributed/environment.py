@@ -5,18 +5,26 @@ only while its code runs: `enter` puts them in place, `leave` takes them back to
 program has changed in them. The modules that a program imports from its own folder are its own, too: a
 module-level variable is not shared among ranks.
 
-Starting a process is refused with a typed error (threads are, by harness/ambient.py). Not modelled: the
-C library's environment (native code sees the real one), the working directory, open files, state that
+Loggers, exit handlers and the filters of warnings are the rank's own, too; warnings are not printed,
+since Python shows them once a process. Starting a process is refused with a typed error (threads are, by harness/ambient.py). Not modelled: the
+C library's environment (native code sees the real one), signals (their handlers are never called), the
+working directory, open files, state that
 torch or another library keeps for the whole process, such as torch.set_default_dtype.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import io
+import itertools
+import logging
 import multiprocessing.process
 import os
+import signal
 import subprocess
 import sys
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable
 from sys import _getframe
@@ -75,6 +83,15 @@ def _refuse(rank: int, what: str) -> Callable[..., Any]:
     return refuse
 
 
+def _loggers() -> list[Entry]:
+    """A logging module without handlers; loggers that libraries have made already stay the process's."""
+    root = logging.RootLogger(logging.WARNING)
+    return [
+        (logging, "root", root), (logging.Logger, "root", root),
+        (logging.Logger, "manager", logging.Manager(root)),
+    ]
+
+
 def _variables(given: dict[str, str]) -> dict[Any, Any]:
     """The real environment with `given` in it, in the form that os.environ keeps."""
     held: Any = os.environ
@@ -100,6 +117,7 @@ class Surroundings:
         self._modules: dict[str, ModuleType] = {"__main__": main}
         self._hidden: dict[str, ModuleType] = {}
         self._known = 0
+        self._at_exit: list[Callable[[], Any]] = []
         self._entries: list[tuple[Any, str]] = []
         self._mine: list[Any] = []
         self._theirs: list[Any] = []
@@ -112,11 +130,25 @@ class Surroundings:
             (sys, "stdout", self.out),
             (sys, "stderr", self.out),
             (sys, "excepthook", sys.__excepthook__),
+            (atexit, "register", self._register),
+            (signal, "signal", lambda number, handler: signal.SIG_DFL),
+            (warnings, "filters", [("ignore", None, Warning, None, 0)]),
+            *_loggers(),
             *((owner, name, _refuse(rank, f"{_named(owner)}.{name}")) for owner, name in _STARTERS),
             *more,
         ):
             self._entries.append((owner, name))
             self._mine.append(value)
+
+    def _register(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """atexit.register."""
+        self._at_exit.append(functools.partial(function, *args, **kwargs))
+        return function
+
+    def exit(self) -> None:
+        """The program has ended: what it has registered for that, last first."""
+        while self._at_exit:
+            self._at_exit.pop()()
 
     @property
     def in_force(self) -> bool:
@@ -133,7 +165,7 @@ class Surroundings:
             setattr(owner, name, value)
         modules = sys.modules
         if not self._known:
-            self._hide()
+            self._hidden = {name: modules.pop(name) for name in _own_modules(self._folder)}
         for name in self._modules:
             if name in modules:
                 self._hidden[name] = modules[name]
@@ -149,27 +181,35 @@ class Surroundings:
         for (owner, name), value in zip(self._entries, self._theirs, strict=True):
             setattr(owner, name, value)
         modules = sys.modules
-        if len(modules) != self._known:
-            self._modules.update(self._imported())
+        if len(modules) != self._known:  # new ones stand behind those that were there
+            for name, module in [*itertools.islice(modules.items(), self._known, None)]:
+                if _own(module, self._folder):
+                    self._modules[name] = module
         for name in self._modules:
             modules.pop(name, None)
         modules.update(self._hidden)
 
-    def _hide(self) -> None:
-        """Modules of the program's folder that the process has imported for itself."""
-        for name, module in self._imported().items():
-            self._hidden[name] = sys.modules.pop(name)
-            del module
 
-    def _imported(self) -> dict[str, ModuleType]:
-        return {
-            name: module for name, module in list(sys.modules.items())
-            if name != "__main__" and self._own(module)
-        }
+def _own(module: ModuleType, folder: str) -> bool:
+    """Whether a module comes from the program's folder."""
+    path = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
+    return isinstance(path, str) and path.startswith(folder) and not is_library(path)
 
-    def _own(self, module: ModuleType) -> bool:
-        path = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
-        return isinstance(path, str) and path.startswith(self._folder) and not is_library(path)
+
+_looked: dict[str, tuple[int, list[str]]] = {}
+
+
+def _own_modules(folder: str) -> list[str]:
+    """Modules of the program's folder that the process has imported for itself."""
+    modules = sys.modules
+    count, names = _looked.get(folder, (-1, []))
+    if count != len(modules):
+        names = [
+            name for name, module in list(modules.items())
+            if name != "__main__" and _own(module, folder)
+        ]
+        _looked[folder] = len(modules), names
+    return names
 
 
 _in_force: list[Surroundings] = []

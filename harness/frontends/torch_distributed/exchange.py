@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from harness.errors import CollectiveMismatch
 from harness.fabric.flight import digest
-from harness.fabric.tensors import TensorUse, overlap
+from harness.fabric.tensors import TensorUse
 from harness.fabric.works import Work
 from harness.frontends.torch_distributed.agreement import (
     Disagreement,
@@ -30,7 +30,7 @@ from harness.frontends.torch_distributed.agreement import (
 from harness.frontends.torch_distributed.calls import ANY, Call
 from harness.frontends.torch_distributed.collectives import results
 from harness.frontends.torch_distributed.place import Place
-from harness.record import Touched, place
+from harness.record import place
 
 Tensors = Sequence[torch.Tensor]
 
@@ -72,7 +72,7 @@ class Part:
         self.source = ANY
         self.future: Any = None
         self.meeting: Meeting | None = None
-        self._uses: list[tuple[int, TensorUse]] = []
+        self._uses: list[TensorUse] = []
 
     def snapshot(self) -> None:
         """Keep what the inputs hold at the call, and tell of others that are using these tensors."""
@@ -83,48 +83,36 @@ class Part:
             ]
 
     def _meet_others(self) -> None:
-        sim = self.place.sim
-        if not sim.uses:
-            return
-        for tensors, writes in ((self.inputs, False), (self.outputs, True)):
+        place, call = self.place, self.call
+        for tensors, writes in ((self.inputs, False), (self.outputs, True)) if place.uses else ():
             for tensor in tensors:
-                for use in list(sim.uses.values()):
-                    if (writes or use.fills) and overlap(tensor, use.region.data):
-                        sim.touched.append(Touched(
-                            use.number, len(sim.events), f"before {use.stage}", use.version,
-                            use.version, writes=writes, by=self.call.kind, lane=self.place.lane.index,
-                            code=self.call.code, lasti=self.call.lasti,
-                        ))
+                place.touching(tensor, call.kind, call.code, call.lasti, writes=writes)
 
     def begin_uses(self) -> None:
         """From now on the tensors are in flight (asynchronous calls only)."""
         for tensors, fills in ((self.outputs, True), (self.inputs, False)):
             for tensor in tensors:
-                if _watchable(tensor) and not any(tensor is use.tensor for _, use in self._uses):
+                if _watchable(tensor) and not any(tensor is use.tensor for use in self._uses):
                     memory: Any = Memory(tensor)
                     use = TensorUse(
                         self.op.number, len(self.place.sim.events) - 1, tensor, memory, fills=fills
                     )
                     use.stage = "it completed"
-                    self._uses.append((self.place.next_use(), use))
-        self._show_uses()
-
-    def _show_uses(self) -> None:
-        for key, use in self._uses:
-            self.place.sim.uses[key] = use
+                    self._uses.append(use)
+        self.place.uses += self._uses
 
     def _look(self) -> None:
         sim = self.place.sim
-        for key, use in self._uses:
+        for use in self._uses:
             touched = use.look(len(sim.events))
             if touched is not None:
                 sim.touched.append(touched)
-            sim.uses.pop(key, None)
 
     def end_uses(self) -> None:
         """The program has waited: its tensors are its own again."""
         if self._uses:
             self._look()
+            self.place.uses = [use for use in self.place.uses if use not in self._uses]
             self._uses = []
 
     def complete(self) -> bytes | None:
@@ -138,11 +126,10 @@ class Part:
             except Exception as error:
                 self.error = error
         if self._uses:
-            for _, use in self._uses:
+            for use in self._uses:
                 use.held = use.region.payload()
                 use.version = -1 if use.tensor.is_inference() else use.tensor._version
                 use.stage = "its wait"
-            self._show_uses()
         if self.future is not None:
             self.future.settle(self)
         return value

@@ -6,10 +6,9 @@ whatever the other ranks pass. Source: c10d's ProcessGroupGloo, torch 2.13.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import FrameType
+from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -18,6 +17,7 @@ from harness.frontends.torch_distributed.calls import ANY, TensorMeta
 from harness.frontends.torch_distributed.place import Place
 
 Tensors = Sequence[torch.Tensor]
+_weak: Any = StorageWeakRef  # untyped
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,24 +126,12 @@ def meta(place: Place, tensor: torch.Tensor) -> TensorMeta:
     address = storage._cdata
     known = place.storages.get(address)
     if known is None or known[0].expired():
-        known = StorageWeakRef(storage), place.next_use()
+        known = _weak(storage), place.next_number()
         place.storages[address] = known
     size = tensor.element_size()
     shape, strides = tuple(tensor.shape), tensor.stride()
-    lo = tensor.storage_offset() * size
-    extent = 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+    lo = int(tensor.storage_offset()) * size
+    extent = 1 + sum((length - 1) * int(stride) for length, stride in zip(shape, strides, strict=True))
     hi = lo + (extent * size if tensor.numel() else 0)
     return TensorMeta(shape, str(tensor.dtype)[6:], strides, known[1], lo, hi)
 
-
-def variables(frame: FrameType | None, request: Request) -> tuple[str, ...]:
-    """The variables of the user's frame that hold the first tensor (or the list it is in)."""
-    tensors = request.given or request.taken
-    if frame is None or not tensors:
-        return ()
-    first = tensors[0]
-    found = frame.f_locals if frame.f_code.co_flags & inspect.CO_NEWLOCALS else frame.f_globals
-    return tuple(
-        name for name, value in found.items()
-        if value is first or (type(value) is list and value and value[0] is first)
-    )

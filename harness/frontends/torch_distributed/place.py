@@ -18,10 +18,11 @@ import torch.distributed as dist
 from harness.errors import PeerLost, WaitExpired
 from harness.fabric.frames import user_frame_in
 from harness.fabric.lanes import POLL_OPERATIONS
+from harness.fabric.tensors import TensorUse, overlap
 from harness.fabric.works import Work
 from harness.frontends.torch_distributed.calls import Call
 from harness.frontends.torch_distributed.environment import Surroundings
-from harness.record import place
+from harness.record import Touched, place
 
 T = TypeVar("T")
 
@@ -35,24 +36,39 @@ class ConnectionLost(PeerLost, dist.DistBackendError):
 
 
 class Place:
-    """One rank of the run. calls: its part in every collective and message, in order."""
+    """One rank of the run. calls: its part in every collective and message, in order. waits: by number of
+    a work, where it was waited for."""
 
-    def __init__(self, rank: Any, calls: list[Call]) -> None:
+    def __init__(self, rank: Any) -> None:
         self.rank = rank
         self.index: int = rank.index
         self.sim = rank._sim
         self.lane = rank._lane
-        self.calls = calls
+        self.calls: list[Call] = rank._state.torch_calls
+        self.waits: dict[int, tuple[CodeType | None, int]] = rank._state.torch_waits
         self.surroundings: Surroundings
         self.outstanding: dict[int, Any] = {}  # works that nobody has waited for, kept alive
         self.storages: dict[int, tuple[Any, int]] = {}  # by address, while they live: their number
         self.kept: list[Any] = []
+        self.uses: list[TensorUse] = []  # its tensors in flight
         self._numbers = 0
 
-    def next_use(self) -> int:
-        """A number that no other tensor, or use of one, has."""
+    def touching(
+        self, tensor: Any, by: str, code: CodeType | None, lasti: int, *, writes: bool
+    ) -> None:
+        """The program is about to read or write a tensor: tell of what is in flight there."""
+        for use in self.uses:
+            if (writes or use.fills) and overlap(tensor, use.region.data):
+                version = use.version
+                self.sim.touched.append(Touched(
+                    use.number, len(self.sim.events), f"before {use.stage}", version, version,
+                    writes=writes, by=by, lane=self.lane.index, code=code, lasti=lasti,
+                ))
+
+    def next_number(self) -> int:
+        """A number that no other storage has."""
         self._numbers += 1
-        return self._numbers * self.rank.size + self.index
+        return self._numbers
 
     def follow_sleep(self) -> None:
         """time.sleep is a scheduling point of the engine's own: leave the surroundings around it, too."""
@@ -60,6 +76,13 @@ class Place:
         if not getattr(ambient.sleep, "follows", False):
             ambient.sleep = _following(ambient.sleep)
         ambient.sleep.places[self.lane.index] = self
+
+    def end(self) -> None:
+        """The program has ended; what it has not waited for stays in the record."""
+        for work in self.outstanding.values():
+            work.abandon()
+        self.outstanding.clear()
+        self.kept.clear()
 
     def here(self) -> tuple[FrameType | None, CodeType | None, int]:
         """The user's frame that is calling, its code and the instruction."""
@@ -107,6 +130,8 @@ class Place:
             self.outside(self.sim.await_work, self.lane, op, seconds)
         except WaitExpired:
             self.event("expired", self.index, 0, None, op.number, op.code, op.lasti)
+            if self.sim.dead:  # whose connections close at once, before any limit
+                raise ConnectionLost(self.sim.dead[0], what) from None
             return False
         except PeerLost as error:
             raise ConnectionLost(error.rank, what) from None
@@ -134,9 +159,9 @@ class _Following:
         self.places: dict[int, Place] = {}
 
     def __call__(self, seconds: float) -> None:
-        for place in self.places.values():
-            if place.sim.current is place.lane and place.surroundings.in_force:
-                place.outside(self._sleep, seconds)
+        for one in self.places.values():
+            if one.sim.current is one.lane and one.surroundings.in_force:
+                one.outside(self._sleep, seconds)
                 return
         self._sleep(seconds)
 

@@ -12,25 +12,31 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
 import msgspec
 
+from harness.checkers.torch_program import TorchProgram
 from harness.errors import RankExited, UserFileError
 from harness.frontends.torch_distributed.environment import Surroundings
+from harness.frontends.torch_distributed.outcome import came_to
 from harness.frontends.torch_distributed.place import Place
 from harness.frontends.torch_distributed.watching import Watched
 from harness.frontends.torch_distributed.world import Founding, RankWorld
 from harness.host import World
 from harness.scenario import Scenario
 
+USUAL_RANKS = 4
 
-class ScriptParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """argv: what follows the script on its command line."""
 
-    argv: tuple[str, ...] = ()
+def _params(argv: tuple[str, ...]) -> type[msgspec.Struct]:
+    """The params of a script: its command line, which the user gave."""
+    return msgspec.defstruct(
+        "ScriptParams", [("argv", tuple[str, ...], argv)], frozen=True, forbid_unknown_fields=True
+    )
 
 
 @functools.lru_cache(maxsize=64)
@@ -65,26 +71,31 @@ def script_scenario(
     """
     code = _compiled(path, text)
 
-    def host(world: World, given: ScriptParams) -> None:
+    def program(main: ModuleType) -> None:
+        exec(code, main.__dict__)
+
+    def host(world: World, given: Any) -> None:
         founding = Founding()
-        arguments = given.argv or argv
         for index in range(world.size):
             world.dispatch(
-                functools.partial(_run, code, path, variables_of), founding, arguments, device=index
+                functools.partial(run_rank, program, path, variables_of), founding, given.argv,
+                device=index,
             )
 
     return Scenario(
-        name=path, host=host, params=ScriptParams, ranks=ranks, threads=True,
+        name=path, host=host, params=_params(argv), ranks=ranks, threads=True, given=True,
+        usual_ranks=(USUAL_RANKS, USUAL_RANKS),
+        checkers=(TorchProgram(),), comes_to=came_to,
         doc=f"{path}, a torch.distributed program", digest=hashlib.sha256(text).hexdigest()[:16],
     )
 
 
-def _run(
-    code: CodeType, path: str, variables_of: Any, rank: Any, founding: Founding,
+def run_rank(
+    program: Callable[[ModuleType], None], path: str, variables_of: Any, rank: Any, founding: Founding,
     argv: tuple[str, ...],
 ) -> None:
-    """One rank of the script."""
-    place = Place(rank, rank._state.torch_calls)
+    """One rank: `program`, given its `__main__`, in the surroundings of the script `path`."""
+    place = Place(rank)
     world = RankWorld(place, founding)
     main = ModuleType("__main__")
     main.__dict__.update(__file__=os.path.abspath(path), __builtins__=__builtins__)
@@ -98,7 +109,12 @@ def _run(
     surroundings.enter()
     try:
         with Watched(place):
-            exec(code, main.__dict__)
+            try:
+                program(main)
+            except (Exception, SystemExit):
+                surroundings.exit()
+                raise
+            surroundings.exit()
     except SystemExit as error:
         if error.code not in (None, 0):
             number = error.code if isinstance(error.code, int) else 1
@@ -106,4 +122,5 @@ def _run(
             raise RankExited(rank.index, number, told).with_traceback(error.__traceback__) from None
     finally:
         world.end()
+        place.end()
         surroundings.leave()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from harness.fabric.works import Work
@@ -53,7 +54,10 @@ class Unlimited(timedelta):
     and is told so at once."""
 
 
-class VirtualStore(dist.Store):
+_Store: Any = torch._C._distributed_c10d.Store  # not exported to type checkers
+
+
+class VirtualStore(_Store):  # type: ignore[misc]
     """A store as the ranks of a simulated world see it."""
 
     def __init__(self, place: Place, keys: Keys, address: Address, timeout: timedelta | None) -> None:

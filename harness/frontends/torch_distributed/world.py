@@ -11,7 +11,6 @@ Not modelled: split_group and shrink_group, RPC, torchcomms.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 import sys
 from datetime import timedelta
 from typing import Any
@@ -21,7 +20,7 @@ import torch.distributed as dist
 from torch.distributed import c10d_logger
 from torch.distributed import distributed_c10d as c10d
 
-from harness.errors import WrongCollective, WrongWorld, nearest
+from harness.errors import CollectiveMismatch, NotAMember, WrongCollective, WrongWorld, nearest
 from harness.frontends.torch_distributed.backend import SimulatedGroup
 from harness.frontends.torch_distributed.calls import Call
 from harness.frontends.torch_distributed.environment import Entry
@@ -31,8 +30,9 @@ from harness.frontends.torch_distributed.stores import Shelf, Unlimited, Virtual
 
 BACKENDS = ("gloo", "nccl", "mpi", "ucc", "xccl", "undefined")
 # The module; torch.distributed.rendezvous is the function of that name.
-_rendezvous = sys.modules[dist.rendezvous.__module__]
-_isolate = torch._C._distributed_c10d._set_thread_isolation_mode
+_rendezvous = sys.modules["torch.distributed.rendezvous"]
+_native: Any = torch._C._distributed_c10d
+_PrefixStore = _native.PrefixStore
 
 
 class _OwnWorld(c10d._World):
@@ -76,7 +76,7 @@ class _Isolation:
     @on.setter
     def on(self, value: bool) -> None:
         _Isolation._on = value
-        _isolate(value)
+        _native._set_thread_isolation_mode(value)
 
 
 class Gathering:
@@ -104,6 +104,7 @@ class RankWorld:
         self._founding = founding
         self._state = _OwnWorld()
         self._begun: dict[Any, int] = {}
+        self._groups_made = 0
 
     def entries(self) -> list[Entry]:
         """What differs from the process's torch.distributed while the rank's code runs."""
@@ -123,7 +124,7 @@ class RankWorld:
 
     def end(self) -> None:
         """The program has ended: forget its groups. Called while its surroundings are in force."""
-        c10d._unregister_all_process_groups()
+        _native._unregister_all_process_groups()
 
     def _not_in_group(self, name: str) -> None:
         """torch warns of a call in a group that the rank is no member of; here it is an error."""
@@ -134,7 +135,7 @@ class RankWorld:
             kind=name.removeprefix("i") if name in ("isend", "irecv") else name, rank=place.index,
             group=(), code=code, lasti=lasti, refused=why, at=len(place.sim.events),
         ))
-        raise WrongCollective(f"{place.called(name, code, lasti)}: {why}")
+        raise NotAMember(f"{place.called(name, code, lasti)}: {why}")
 
     def _new_group(
         self, group_size: int, group_rank: int, ranks: list[int], backend: str, store: Any,
@@ -161,6 +162,13 @@ class RankWorld:
         else:
             members = tuple(ranks)
             mine = c10d._get_default_group().rank()
+            if group_name.isdigit():  # else a hash: it is made with local synchronisation
+                place.calls.append(Call(
+                    "new_group", mine, tuple(range(c10d._get_default_group().size())), "new_group",
+                    self._groups_made, code=code, lasti=lasti, at=len(place.sim.events),
+                    what=str(list(members)),
+                ))
+                self._groups_made += 1
             if mine not in members:
                 return dist.GroupMember.NON_GROUP_MEMBER, None
             if str(backend) != "nccl":
@@ -170,9 +178,9 @@ class RankWorld:
         )
         group._set_group_name(c10d.GroupName(group_name))
         group._set_group_desc(group_desc or "undefined")
-        prefixed = dist.PrefixStore(f"{group_name}/", store)
+        prefixed = _PrefixStore(f"{group_name}/", store)
         c10d._register_pg_in_world(
-            group, backend_name=backend, store=prefixed, group_name=group_name,
+            group, backend_name=backend, store=prefixed, group_name=c10d.GroupName(group_name),
             backend_config=str(c10d.BackendConfig(c10d.Backend(backend))),
             **({"pg_tag": f"user:{pg_tag}"} if pg_tag else {"add_to_default_tag": True}),
         )
@@ -182,7 +190,8 @@ class RankWorld:
         self, told: str, key: tuple[Any, ...], members: tuple[int, ...], mine: int,
         timeout: timedelta | None, code: Any, lasti: int,
     ) -> None:
-        """Wait for the other members. Raises WrongWorld where ranks do not fit together."""
+        """Wait for the other members. Raises WrongWorld or CollectiveMismatch where ranks do not fit
+        together."""
         place = self._place
         count = self._begun.get(key, 0)
         self._begun[key] = count + 1
@@ -191,8 +200,12 @@ class RankWorld:
         def arrive() -> Any:
             place.point(kind, -1, place.index, 0, 0)
             gathering = self._founding.gatherings.setdefault((*key, count), Gathering(members))
-            _check_fit(told, kind, gathering, members, mine)
             op = place.sim.work(place.lane, kind, lambda: None, code, lasti)
+            place.calls.append(Call(
+                kind=kind, rank=mine, group=members, group_name=" ".join((kind, *map(str, key[1:]))),
+                seq=count, number=op.number, code=code, lasti=lasti, at=len(place.sim.events),
+            ))
+            _check_fit(told, kind, gathering, members, mine)
             place.event(kind, place.index, 0, None, op.number, code, lasti)
             gathering.works[mine] = place.sim, op
             if len(gathering.works) == len(members):
@@ -220,7 +233,7 @@ def _check_fit(
                 f"{told}: world size {len(members)}; rank {next(iter(gathering.works))} has "
                 f"{len(gathering.ranks)}"
             )
-        raise WrongWorld(
+        raise CollectiveMismatch(
             f"{told}: group of ranks {list(members)}; rank {next(iter(gathering.works))} makes it of "
             f"{list(gathering.ranks)}"
         )
@@ -242,7 +255,7 @@ def _default_timeout(backend: object) -> timedelta:
 
 def _address(store: Any) -> Any:
     """Where ranks meet: the address of the store below all prefixes."""
-    while isinstance(store, dist.PrefixStore):
+    while isinstance(store, _PrefixStore):
         store = store.underlying_store
     return store.address if isinstance(store, VirtualStore) else ("store",)
 

@@ -278,9 +278,9 @@ def message_of_another_dtype(dist, rank):
 @pytest.mark.parametrize(
     ("program", "kind", "text"),
     [
-        (message, "send_recv_size",
+        (message, "different_message_size",
          "message 0 from rank 0 to rank 1: rank 0 sends [4] float32, rank 1 receives [3] float32"),
-        (message_of_another_dtype, "send_recv_dtype",
+        (message_of_another_dtype, "different_message_dtype",
          "message 0 from rank 0 to rank 1, tag 7: rank 0 sends float32, rank 1 receives int32"),
     ],
 )

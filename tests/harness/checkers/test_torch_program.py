@@ -6,9 +6,7 @@ import torch
 
 from harness import Plan, Preempt, Scenario, run
 from harness.checkers.torch_program import TorchProgram
-from harness.errors import CollectiveMismatch
 from harness.frontends.torch_distributed.calls import Call, TensorMeta
-from harness.record import Failure
 from harness.scenario import NoParams
 
 F4 = TensorMeta((4,), "float32")
@@ -26,14 +24,16 @@ def test_a_program_without_a_call_is_no_business_of_this_checker(torch_world):
     assert list(TorchProgram().check(record)) == []
 
 
-def test_a_mismatch_that_nothing_explains_is_still_told(torch_world):
-    record, _ = torch_world(right, 2)
-    error = CollectiveMismatch("rank 0: they differ")
-    record.failures = [Failure(0, 0, 1, error, "", right.__code__, 0, "all_reduce")]
-    record.results[0] = None
-    (finding,) = TorchProgram().check(record)
-    assert finding.name == "torch/collective_mismatch"
-    assert "they differ" in finding.message
+def other_op(dist, rank):
+    x = torch.ones(4)
+    dist.all_reduce(x, op="max" if rank else "sum")
+
+
+def test_what_ranks_raised_because_of_it_is_a_consequence(torch_world):
+    record, (finding,) = torch_world(other_op, 2)
+    assert len(record.failures) == 2
+    assert len(finding.consequences) == 2
+    assert "rank 1 reduces with max" in finding.consequences[0]
 
 
 def test_another_result_than_usual(torch_world):

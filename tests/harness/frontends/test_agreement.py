@@ -147,8 +147,8 @@ def test_both_ends_of_a_message():
     receive = Call("recv", 1, (0, 1), peer=0, outputs=(TensorMeta((2, 2), "float32"),))
     assert message_disagreement(send, receive) is None
     small = message_disagreement(send, replace(receive, outputs=(TensorMeta((3,), "float32"),)))
-    assert small.kind == "send_recv_size"
+    assert small.kind == "different_message_size"
     assert small.text == "rank 0 sends [4] float32, rank 1 receives [3] float32"
     other = message_disagreement(send, replace(receive, outputs=(TensorMeta((4,), "int32"),)))
     assert other.text == "rank 0 sends float32, rank 1 receives int32"
-    assert other.kind == "send_recv_dtype"
+    assert other.kind == "different_message_dtype"

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from harness.fabric.works import Work
 from harness.frontends.torch_distributed.place import Place
 from harness.frontends.torch_distributed.stores import seconds_of
 
@@ -42,6 +41,8 @@ class SimulatedWork(dist.Work):
         CollectiveMismatch, DistBackendError (a time limit, a dead peer)."""
         part = self._part
         if not self._waited:
+            _, code, lasti = self._place.here()
+            self._place.waits[part.op.number] = code, lasti
             seconds = seconds_of(timeout if timeout > _NO_LIMIT else self._timeout)
             if not self._place.await_work(part.op, seconds, part.told):
                 assert seconds is not None
@@ -56,6 +57,10 @@ class SimulatedWork(dist.Work):
         self._part.end_uses()
         self._place.outstanding.pop(self._part.op.number, None)
 
+    def abandon(self) -> None:
+        """The program has ended without waiting for it."""
+        self._part.end_uses()
+
     def is_completed(self) -> bool:
         """Whether it is, asked at a scheduling point."""
         if self._waited:
@@ -63,6 +68,7 @@ class SimulatedWork(dist.Work):
         _, code, lasti = self._place.here()
         done = self._place.poll(self._part.op, code, lasti)
         if done:
+            self._place.waits.setdefault(self._part.op.number, (code, lasti))
             self._ended()
         return done
 
@@ -104,7 +110,7 @@ class SimulatedWork(dist.Work):
             engine.queue_callback(self.wait)
         return self._future
 
-    getFuture = get_future  # noqa: N815 torch's name in C++
+    getFuture = get_future
 
 
 class WorkFuture(torch.futures.Future[Any]):
@@ -172,4 +178,4 @@ class Together(dist.Work):
         return future
 
 
-__all__ = ["SimulatedWork", "Together", "Work", "WorkFuture"]
+

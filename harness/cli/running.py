@@ -1,0 +1,76 @@
+"""`rankfault run`: a program once, in the default schedule; what it prints, and what is wrong with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness import registry
+from harness.cli.hunting import finding_data
+from harness.cli.output import Output, width
+from harness.corpus import token_of
+from harness.errors import UsageError
+from harness.finding import Outcome, Verdict
+from harness.plan import Plan
+from harness.report.text import report
+from harness.run import run
+from harness.scenario import Scenario
+
+EXIT = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.UNKNOWN: 4}
+RANKS = 4
+
+
+def run_file(
+    file: str, args: tuple[str, ...], *, ranks: int | None, kind: str | None, json: bool
+) -> int:
+    """The whole command; returns its exit code. Raises UsageError."""
+    if not file.partition("::")[0].endswith(".py"):
+        raise UsageError(f"run {file}: give a Python file; packaged scenarios are hunted, not run")
+    found = registry.find_all(file, kind, args)
+    if len(found) > 1:
+        names = ", ".join(one.name for one in found)
+        raise UsageError(f"run {file}: it holds several: {names}; name one of them")
+    scenario = found[0]
+    output = Output(json=json)
+    plan = Plan(scenario=scenario.name, params=scenario.params(), ranks=world_size(scenario, ranks))
+    outcome = run(plan, scenario=scenario, watch=True)
+    for rank, text in enumerate(outcome.run.printed):
+        for line in text.splitlines():
+            output.say(f"[rank {rank}] {line}")
+    for finding in outcome.findings[:1]:
+        output.say(f"\n{report(outcome, finding, scenario, width=width())}\n")
+    code = EXIT[outcome.verdict]
+    output.say(_sum_up(outcome, file))
+    output.give(_data(outcome, code))
+    return code
+
+
+def world_size(scenario: Scenario, ranks: int | None) -> int:
+    """The world to run in. Raises UsageError."""
+    low, high = scenario.ranks
+    if ranks is None:
+        usual = scenario.usual_ranks
+        return usual[1] if usual else min(max(RANKS, low), high)
+    if not low <= ranks <= high:
+        raise UsageError(f"--ranks {ranks}: {scenario.name} runs with {low}..{high}")
+    return ranks
+
+
+def _sum_up(outcome: Outcome, file: str) -> str:
+    done = outcome.run
+    what = f"{outcome.verdict.name}: {done.ranks} ranks, {len(done.raw)} events"
+    if outcome.verdict is Verdict.UNKNOWN:
+        what += "; " + "; ".join(outcome.notes)
+    return f"{what}\nnext: rankfault hunt {file}" if not outcome.findings else what
+
+
+def _data(outcome: Outcome, code: int) -> dict[str, Any]:
+    """The --json object."""
+    return {
+        "exit_code": code,
+        "verdict": outcome.verdict.name,
+        "ranks": outcome.run.ranks,
+        "events": len(outcome.run.raw),
+        "findings": [finding_data(one) for one in outcome.findings],
+        "printed": outcome.run.printed,
+        "token": token_of(outcome.plan),
+    }
