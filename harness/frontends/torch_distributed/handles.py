@@ -4,7 +4,8 @@ DDP's reducer takes the future of an all_reduce and waits for it in C++, where n
 its turn. Its wait stands in a callback of the autograd engine, and callbacks run in the order in which
 they were queued: so a future that is handed out during a backward pass first queues one that waits in
 Python. Elsewhere `WorkFuture.wait` does. Not modelled: native code that waits for a future of its own
-accord outside a backward pass (it would block its rank: a finding after ten seconds).
+accord outside a backward pass, as DDP's does in a `Join` (it blocks its rank: a finding after ten
+seconds). A future's callbacks run in whichever rank moves.
 """
 
 from __future__ import annotations
