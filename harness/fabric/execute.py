@@ -334,7 +334,10 @@ def finished(
         programs=_programs(world.recorded),
         faults=tuple(job.faults),
         torch_calls=[rank.torch_calls for rank in ranks] if job.threads else [],
-        torch_waits={number: at for rank in ranks for number, at in rank.torch_waits.items()},
+        torch_waits=(
+            {number: at for rank in ranks for number, at in rank.torch_waits.items()}
+            if job.threads else {}
+        ),
         printed=[rank.printed.text if rank.printed else "" for rank in ranks] if job.threads else [],
         private=[p.name for p in world.recorded.prepared.values() if p.private is not None],
     )
