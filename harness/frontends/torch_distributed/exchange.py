@@ -125,6 +125,9 @@ class Part:
                 value = self._write(self.due)
             except Exception as error:
                 self.error = error
+        if self.future is not None:  # whose callbacks may use the tensors
+            self.place.uses = [use for use in self.place.uses if use not in self._uses]
+            self._uses = []
         if self._uses:
             for use in self._uses:
                 use.held = use.region.payload()

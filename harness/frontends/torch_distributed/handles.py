@@ -4,13 +4,15 @@ DDP's reducer takes the future of an all_reduce and waits for it in C++, where n
 its turn. Its wait stands in a callback of the autograd engine, and callbacks run in the order in which
 they were queued: so a future that is handed out during a backward pass first queues one that waits in
 Python. Elsewhere `WorkFuture.wait` does. Not modelled: native code that waits for a future of its own
-accord outside a backward pass (it would block its rank: a finding after ten seconds).
+accord outside a backward pass (it blocks its rank: a finding after ten seconds). A future's callbacks
+run in whichever rank moves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from sys import _getframe
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from harness.frontends.torch_distributed.exchange import Part
 
 _NO_LIMIT = timedelta(0)
+_DDP = torch.nn.parallel.distributed.__file__
 
 
 class SimulatedWork(dist.Work):
@@ -112,6 +115,8 @@ class SimulatedWork(dist.Work):
         if not self._waited and torch._C._current_graph_task_id() >= 0:
             engine: Any = torch.autograd.Variable._execution_engine
             engine.queue_callback(self.wait)
+        elif _getframe(1).f_code.co_filename == _DDP:  # which waits in C++ for ranks that have joined
+            self.wait()
         return self._future
 
     getFuture = get_future

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch.distributed import distributed_c10d as c10d
+from torch.distributed.algorithms import join
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from harness.fabric.frames import is_library
@@ -23,10 +24,12 @@ from harness.frontends.torch_distributed.names import names_of
 from harness.frontends.torch_distributed.place import Place
 
 Tensors = Sequence[torch.Tensor]
-# The functions of torch.distributed that make parts of an object collective.
+# Functions of torch that make parts of something larger; those of Join drop their handles.
+_TORCHS = (c10d.__file__, join.__file__, torch.nn.parallel.distributed.__file__)
 _OBJECTS = frozenset((
     "all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list",
-    "send_object_list", "recv_object_list",
+    "send_object_list", "recv_object_list", "notify_join_context",
+    "_check_global_requires_backward_grad_sync",
 ))
 _weak: Any = StorageWeakRef  # untyped
 
@@ -177,7 +180,7 @@ def rows(tensor: torch.Tensor, sizes: Sequence[int], count: int) -> list[torch.T
 def _frames(frame: FrameType | None, most: int = 12) -> list[str]:
     names: list[str] = []
     while frame is not None and len(names) < most:
-        if frame.f_code.co_filename == c10d.__file__:
+        if frame.f_code.co_filename in _TORCHS:
             names.append(frame.f_code.co_name)
         frame = frame.f_back
     return names

@@ -285,3 +285,14 @@ def test_a_destroyed_group_is_refused(script):
     """, 2).findings
     assert found.kind == "wrong_collective"
     assert "the group is destroyed" in found.message
+
+
+def test_ranks_with_uneven_inputs_join(script):
+    clean(script("""
+        from torch.distributed.algorithms.join import Join
+        from torch.nn.parallel import DistributedDataParallel
+        ddp = DistributedDataParallel(torch.nn.Linear(4, 4))
+        with Join([ddp]):
+            for _ in range(rank + 1):
+                ddp(torch.ones(2, 4)).sum().backward()
+    """, 3))
