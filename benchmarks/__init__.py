@@ -13,6 +13,7 @@ from typing import Any
 NAMES = (
     "events", "hypothesis", "allreduce", "flat", "races", "detection", "false_alarms", "shrinking",
     "replay", "store_ratios", "worlds", "kills", "confirmed", "crash_states", "linearizable",
+    "torch_programs", "torch_worlds",
 )
 
 _MODULES = {
@@ -21,6 +22,7 @@ _MODULES = {
     "replay": "replay", "store_ratios": "store", "worlds": "processes", "kills": "processes",
     "confirmed": "processes",
     "crash_states": "crash_states", "linearizable": "linearizable",
+    "torch_programs": "torch_front_end", "torch_worlds": "torch_front_end",
 }
 
 

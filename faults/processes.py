@@ -34,7 +34,7 @@ class _ProcessFault(Fault, frozen=True):
 
     family: ClassVar[Literal["environment", "bug"]] = "environment"
     everywhere: ClassVar[bool] = False
-    fabrics: ClassVar[tuple[str, ...]] = ("processes",)
+    fabrics: ClassVar[tuple[str, ...]] = ("processes", "torchrun")
 
     def matches(self, op: Operation) -> bool:
         """Every call of the rank program; the world never hits all ranks at once."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from harness.fabric.memory import Buffer, Window
     from harness.fabric.rank_disk import rank_disk
     from harness.fabric.rank_workers import RankClock, RankWorkers, rank_call
+    from harness.fabric.real_outcome import RealOutcome
+    from harness.fabric.real_ranks import run_real
     from harness.finding import Checker, Finding, Outcome, Verdict
     from harness.frontends.torch_distributed.testing import distributed_test
     from harness.host import World, is_window_or_tensor
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from harness.simulated_disk import SimulatedDisk
     from harness.strategy import plans, property
     from harness.subject import Answer, Crashed, Expired, Failed, Reply, Subject
+    from harness.supervise import Limits
 
 __all__ = [
     "EVERY",
@@ -61,6 +64,7 @@ __all__ = [
     "Fault",
     "Finding",
     "Hold",
+    "Limits",
     "Linearizable",
     "Mutant",
     "NotifyOp",
@@ -76,6 +80,7 @@ __all__ = [
     "RankClock",
     "RankWorkers",
     "RankfaultError",
+    "RealOutcome",
     "Reply",
     "Run",
     "Scenario",
@@ -101,6 +106,7 @@ __all__ = [
     "rank_call",
     "rank_disk",
     "run",
+    "run_real",
     "scenario",
     "values",
 ]
@@ -116,6 +122,8 @@ _PARTS = {
     "fabric.memory": ("Buffer", "Window"),
     "fabric.rank_disk": ("rank_disk",),
     "fabric.rank_workers": ("RankClock", "RankWorkers", "rank_call"),
+    "fabric.real_outcome": ("RealOutcome",),
+    "fabric.real_ranks": ("run_real",),
     "finding": ("Checker", "Finding", "Outcome", "Verdict"),
     "frontends.torch_distributed.testing": ("distributed_test",),
     "host": ("World", "is_window_or_tensor"),
@@ -129,6 +137,7 @@ _PARTS = {
     "simulated_disk": ("SimulatedDisk",),
     "strategy": ("plans", "property"),
     "subject": ("Answer", "Crashed", "Expired", "Failed", "Reply", "Subject"),
+    "supervise": ("Limits",),
 }
 _HOME = {name: part for part, names in _PARTS.items() for name in names}
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal, TypeVar
 
@@ -282,13 +282,36 @@ def _two_passes(
         suppress_health_check=[HealthCheck.too_slow],
     )
     ours = tuple(p for p in profile.phases if p not in (Phase.shrink, Phase.explain))
-    return (
-        settings(common, phases=ours)(given(strategy)(check)),
-        # Found again in the store, or, under a forced seed, by drawing the same once more.
-        settings(common, phases=(Phase.reuse, Phase.generate, Phase.shrink))(
-            given(strategy)(check)
-        ),
+    unshrunk = settings(
+        common, phases=(Phase.reuse, Phase.generate, Phase.shrink),
+        database=_Unshrunk(MultiplexedDatabase(*stores)),
     )
+    # Found again in the store, or, under a forced seed, by drawing the same once more.
+    return settings(common, phases=ours)(given(strategy)(check)), unshrunk(given(strategy)(check))
+
+
+class _Unshrunk(ExampleDatabase):
+    """A store in which every failure counts as one that is still to be shrunk.
+
+    Hypothesis does not shrink what it finds under a test's own key: it has done so before, it thinks.
+    """
+
+    def __init__(self, held: ExampleDatabase) -> None:
+        super().__init__()
+        self._held = held
+
+    def fetch(self, key: bytes) -> Iterable[bytes]:
+        """What is held under the test's own key, when asked for its secondary one."""
+        own = key.removesuffix(b".secondary")
+        return () if own == key else self._held.fetch(own)
+
+    def save(self, key: bytes, value: bytes) -> None:
+        """Keep it."""
+        self._held.save(key, value)
+
+    def delete(self, key: bytes, value: bytes) -> None:
+        """Forget it."""
+        self._held.delete(key, value)
 
 
 def _default_plans(scenario: Scenario) -> st.SearchStrategy[Plan]:

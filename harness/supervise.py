@@ -284,16 +284,22 @@ def stacks(children: Sequence[Child], within: float = STACK_SECONDS) -> list[str
     return found
 
 
-def _state(pid: int) -> str:
-    """What the kernel says of a process that does not answer."""
+def state(pid: int) -> str:
+    """The kernel's letter for what a process does (proc(5)): "T" = stopped; "" = it is gone."""
     try:
         with open(f"/proc/{pid}/stat") as file:
-            letter = file.read().rpartition(")")[2].split()[0]
+            return file.read().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
-        return "the process is gone"
-    return {"T": "the process is stopped (SIGSTOP)", "D": "it waits inside the kernel"}.get(
-        letter, f"its state is {letter}"
-    )
+        return ""
+
+
+def _state(pid: int) -> str:
+    """What the kernel says of a process that does not answer."""
+    letter = state(pid)
+    return {
+        "": "the process is gone", "T": "the process is stopped (SIGSTOP)",
+        "D": "it waits inside the kernel",
+    }.get(letter, f"its state is {letter}")
 
 
 def supervised(entry: str, value: Any, fds: Sequence[int] = ()) -> Child:

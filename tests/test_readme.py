@@ -54,7 +54,7 @@ def test_the_store_s_commands_do_what_they_say(here):
 
 
 def test_program_command_finding_and_replay(here):
-    (first, hunt, replay, _) = blocks("sh")
+    (first, hunt, replay, *_) = blocks("sh")
     assert "venv" in first
     found = rankfault(here, hunt)
     assert found.returncode == 1
@@ -83,6 +83,23 @@ def test_the_store_example_runs(tmp_path):
         [sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (told.returncode, told.stdout) == (0, "10\n"), told.stderr
+
+
+def test_the_script_and_the_test_of_torch_distributed(tmp_path):
+    script = blocks("python")[2].replace("@distributed_test(ranks=(2, 4))\n", "")
+    script = script.replace("from harness import distributed_test\n", "")
+    called = 'dist.init_process_group("gloo")\ntest_everybody_has_the_sum()\n'
+    (tmp_path / "train.py").write_text(script + called)
+    (tmp_path / "test_sum.py").write_text(blocks("python")[2])
+    lines = [line.partition("#")[0].strip() for line in blocks("sh")[4].splitlines()]
+    limits = ("", " --plans 12", "")
+    assert [rankfault(tmp_path, line + limit).returncode
+            for line, limit in zip(lines, limits, strict=True)] == [0, 0, 0]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_sum.py"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_two_commands_are_where_ci_looks_for_them():

@@ -8,6 +8,24 @@ from typing import Annotated, Any
 
 import typer
 
+from harness.cli.options import (
+    Budget,
+    Bug,
+    Delivery,
+    Each,
+    Faults,
+    HuntFabric,
+    Kind,
+    Limit,
+    Minutes,
+    Out,
+    Plans,
+    Ranks,
+    RootSeed,
+    Targets,
+    Torn,
+    Until,
+)
 from harness.cli.seeds_app import Json, seeds_app
 
 app = typer.Typer(
@@ -50,86 +68,6 @@ def rankfault(
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit
-
-
-Targets = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="TARGET",
-        show_default=False,
-        help="A scenario, FILE.py (all in it) or FILE.py::NAME; all packaged ones by default.",
-    ),
-]
-Bug = Annotated[
-    str | None, typer.Option(metavar="MUTANT", help="Plant this mutant in place of its twin.")
-]
-Faults = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME", help="Plant this fault in every plan. May be repeated."),
-]
-Each = Annotated[
-    bool,
-    typer.Option(
-        "--each",
-        help="The error loop: these faults (or all of the world's, and each crash state) at each "
-        "operation in turn, once.",
-    ),
-]
-Ranks = Annotated[str | None, typer.Option(metavar="N | N..M", help="World sizes to hunt with.")]
-Minutes = Annotated[
-    float | None,
-    typer.Option(metavar="M", help="How long, for all targets together; 1 by default."),
-]
-Plans = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="At most so many plans for each target.")
-]
-RootSeed = Annotated[
-    int | None,
-    typer.Option(
-        metavar="S",
-        min=0,
-        envvar="RANKFAULT_ROOT_SEED",
-        help="All randomness follows from it; a fresh one by default.",
-    ),
-]
-Delivery = Annotated[str, typer.Option(metavar="relaxed|eager", help="eager ignores every hold.")]
-Torn = Annotated[
-    int | None,
-    typer.Option(
-        metavar="0|4|8|64",
-        help="Puts and gets take effect in pieces of so many bytes; by default tried now and then.",
-    ),
-]
-Until = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FINDING[@rank=N]",
-        help="Pass over other findings. Such as deadlock@rank=3 or integrity/stale_value.",
-    ),
-]
-Limit = Annotated[
-    float | None, typer.Option(metavar="S", help="Seconds on real processes; see above.")
-]
-HuntFabric = Annotated[
-    str,
-    typer.Option(
-        metavar="simulated",
-        help="Hunts are simulated; real processes confirm what was found: replay --fabric processes.",
-    ),
-]
-Out = Annotated[Path, typer.Option(metavar="PATH", help="Where the folder of each finding goes.")]
-Budget = Annotated[
-    float, typer.Option(metavar="S", min=0, help="Budget for shrinking a finding; 0: none.")
-]
-
-
-Kind = Annotated[
-    str | None,
-    typer.Option(
-        "--as", metavar="scenario|torch|pld",
-        help="What a FILE.py is; by default what its imports say.",
-    ),
-]
 
 
 @app.command(epilog=EPILOG)
@@ -207,6 +145,14 @@ def run(
         int | None, typer.Option(metavar="N", min=1, help="World size; the program's own, or 4.")
     ] = None,
     kind: Kind = None,
+    fabric: Annotated[
+        str,
+        typer.Option(
+            metavar="simulated|processes", help="processes: a script's ranks are real, on gloo or NCCL."
+        ),
+    ] = "simulated",
+    operation_limit: Limit = None,
+    plan_limit: Limit = None,
     json: Json = False,
 ) -> int:
     """Run a program once on the simulated fabric, in the default schedule, and judge it.
@@ -214,9 +160,21 @@ def run(
     A torch.distributed script runs with all its ranks in this process. Arguments that this
     command does not know are the program's; whatever follows `--` is, too.
     """
-    from harness.cli.running import run_file
+    from harness.cli.running import run_file, run_on_processes
 
-    return run_file(file, tuple(args or ()), ranks=ranks, kind=kind, json=json)
+    if fabric == "simulated":
+        return run_file(file, tuple(args or ()), ranks=ranks, kind=kind, json=json)
+    limits = _limits(operation=operation_limit, plan=plan_limit)
+    return run_on_processes(
+        file, tuple(args or ()), ranks=ranks, kind=kind, fabric=fabric, limits=limits, json=json
+    )
+
+
+def _limits(**given: float | None) -> Any:
+    from harness.supervise import Limits
+
+    chosen = {name: seconds for name, seconds in given.items() if seconds is not None}
+    return Limits(**chosen) if chosen else None
 
 
 @app.command(epilog="Exit codes: 0 not reproduced, 1 reproduced, 2 wrong usage, 4 UNKNOWN.")
@@ -251,11 +209,8 @@ def replay(
     of one operation (10), of one run (60), and of all runs together (none).
     """
     from harness.cli.replaying import run_replay
-    from harness.supervise import Limits
 
-    given = {"operation": operation_limit, "plan": plan_limit, "hunt": limit}
-    chosen = {name: seconds for name, seconds in given.items() if seconds is not None}
-    limits = Limits(**chosen) if chosen else None
+    limits = _limits(operation=operation_limit, plan=plan_limit, hunt=limit)
     return run_replay(seed, fabric=fabric, times=times, json=json, limits=limits, start=start)
 
 

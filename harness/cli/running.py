@@ -14,6 +14,7 @@ from harness.plan import Plan
 from harness.report.text import report
 from harness.run import run
 from harness.scenario import Scenario
+from harness.supervise import Limits
 
 EXIT = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.UNKNOWN: 4}
 RANKS = 4
@@ -41,6 +42,41 @@ def run_file(
     code = EXIT[outcome.verdict]
     output.say(_sum_up(outcome, file))
     output.give(_data(outcome, code))
+    return code
+
+
+def run_on_processes(
+    file: str, args: tuple[str, ...], *, ranks: int | None, kind: str | None, fabric: str,
+    limits: Limits | None, json: bool,
+) -> int:
+    """The same with one real process a rank, for torch.distributed scripts. Raises UsageError."""
+    if fabric != "processes":
+        raise UsageError(f"--fabric {fabric}: choose one of: simulated, processes")
+    scenario = registry.find_all(file, kind, args)[0]
+    if not scenario.name.endswith(f"::{registry.MAIN}"):
+        raise UsageError(
+            f"run {file} --fabric processes: only torch.distributed scripts; a scenario's seed is "
+            "confirmed by `rankfault replay SEED --fabric processes`"
+        )
+    from harness.fabric.real_ranks import run_real
+
+    output = Output(json=json)
+    outcome = run_real(file.partition("::")[0], args, world_size(scenario, ranks), limits=limits)
+    for one in outcome.ranks:
+        for line in one.printed.splitlines():
+            output.say(f"[rank {one.rank}] {line}")
+    verdict, findings = outcome.verdict(), outcome.findings()
+    if not findings and outcome.first is not None:  # it ended with an error of its own
+        verdict = Verdict.FAIL
+    output.say(str(outcome))
+    output.say(verdict.name)
+    code = EXIT[verdict]
+    output.give({
+        "exit_code": code, "verdict": verdict.name, "ranks": len(outcome.ranks),
+        "findings": [finding_data(one) for one in findings],
+        "printed": [one.printed for one in outcome.ranks],
+        "codes": [one.code for one in outcome.ranks],
+    })
     return code
 
 

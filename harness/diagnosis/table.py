@@ -37,6 +37,18 @@ LIKELY: dict[str, tuple[str, str]] = {
         "the tensor was not in shared memory, so every rank worked on a private copy",
         "call share_memory_() on it before world.prepare",
     ),
+    "process_group/aborted": (
+        "the backend checks what its peers send by calling abort(), or a rank ran out of memory",
+        "make the sizes of each call agree on all ranks; TORCH_DISTRIBUTED_DEBUG=DETAIL names some",
+    ),
+    "process_group/hang": (
+        "a rank waits for a peer that is gone or never calls, and no time-out ends it",
+        "give init_process_group and new_group a timeout, and let no rank leave a call out",
+    ),
+    "process_group/silence": (
+        "the backend does not check that what its ranks call belongs together, nor what arrives",
+        "run it simulated, where calls are compared; checksum what must not be wrong",
+    ),
     "deadlock/lost_delivery": (
         "an operation was issued and never delivered",
         "look at the fault that dropped it; without one this is an engine defect",

@@ -123,7 +123,7 @@ def title(row):
 def test_every_fault_has_a_row():
     registered = {n for n, f in registry.faults().items() if f.__module__ == "faults.processes"}
     assert {row.fault.tag() for row in ROWS} == registered
-    assert all(registry.faults()[name].fabrics == ("processes",) for name in registered)
+    assert all(registry.faults()[name].fabrics == ("processes", "torchrun") for name in registered)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=title)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,42 @@ def test_a_path_elsewhere_says_where_to_go(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "sub")
     with pytest.raises(UsageError, match=r"\.\./train\.py: .*below the working directory.*cd \.\."):
         registry.find_all("../train.py")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("dist.all_reduce(torch.arange(6.)[::2])", r"all_reduce at train.py:4 .*strides \(2,\): gloo"),
+        ("dist.broadcast(torch.ones(1).expand(4), 0)", r"broadcast at train.py:4 .*\.contiguous\(\)"),
+        ("dist.isend(torch.ones(2, 3).t(), (r + 1) % 3).wait()", r"send at train.py.*strides \(1, 3\)"),
+        ("dist.all_reduce(torch.eye(2).to_sparse())", r"all_reduce at train.py:4 .*a sparse tensor"),
+        ("dist.broadcast(torch.ones(1), src=99)", r"broadcast at train.py:4 .*root 99 is outside"),
+    ],
+)
+def test_tensors_that_gloo_would_mangle_are_refused(line, told):
+    """Real gloo adds up, or sends, what lies between the elements, and says nothing."""
+    found = outcome_of(line + "\n").findings[0]
+    assert (found.checker, found.kind) == ("exceptions", "wrong_collective")
+    assert re.search(told, found.message)
+
+
+def test_strides_that_gloo_takes_are_taken():
+    text = (
+        "x = torch.arange(6.).view(2, 3).t()\ndist.all_reduce(x)\n"
+        "out = [torch.zeros(3) for _ in range(3)]\ndist.all_gather(out, torch.arange(6.)[::2])\n"
+        "print(x.tolist(), out[1].tolist())\n"
+    )
+    assert printed(text) == ["[[0.0, 9.0], [3.0, 12.0], [6.0, 15.0]] [0.0, 2.0, 4.0]"] * 3
+
+
+def test_callbacks_of_futures_run_in_their_own_rank():
+    """They may make calls of their own, as PowerSGD's do."""
+    text = (
+        "def again(future):\n    x = future.value()[0] + r\n    dist.all_reduce(x)\n    return x.item()\n"
+        "f = dist.all_reduce(torch.ones(1), async_op=True).get_future().then(again)\n"
+        "print(r, f.wait())\n"
+    )
+    assert printed(text) == ["0 12.0", "1 12.0", "2 12.0"]
 
 
 MESH = """

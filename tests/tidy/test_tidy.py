@@ -39,6 +39,10 @@ MAY_OPEN = {
     "harness/frontends/torch_distributed/handles.py": {"datetime"},
     "harness/frontends/torch_distributed/stores.py": {"datetime"},
     "harness/frontends/torch_distributed/world.py": {"datetime"},
+    # What runs in a rank's real process, behind torch's own threads; the type of a time-out.
+    "harness/frontends/torch_distributed/late_work.py": {"threading", "datetime"},
+    "harness/frontends/torch_distributed/interposed.py": {"datetime"},
+    "harness/fabric/torchrun.py": {"datetime"},
 }
 BANNED_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "managers", "misc"}
 
@@ -68,6 +72,7 @@ TESTED_ELSEWHERE = {
     "harness/fabric/rank_natural.py": "test_processes, tests/conformance: natural order",
     "harness/fabric/rank_process.py": "test_processes, tests/conformance",
     "harness/frontends/torch_distributed/testing.py": "tests/frontends/test_running.py",
+    "harness/fabric/script_rank.py": "test_real_ranks: what a script finds, and how it ends",
     "harness/subject_child.py": "test_subject: every way in which a subject ends",
     "harness/subject_place.py": "test_power_cut: another Python, a disk that only the subject sees",
     "harness/zygote.py": "test_supervise, test_subject: whatever is forked comes from it",

@@ -27,7 +27,6 @@ from harness.frontends.torch_distributed.exchange import Exchange, Part, Tensors
 from harness.frontends.torch_distributed.handles import SimulatedWork, Together
 from harness.frontends.torch_distributed.issuing import (
     Request,
-    by_library,
     called_by,
     metas,
     names_at,
@@ -138,12 +137,10 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
                 f"{place.index}'s, and another rank uses it: a module that all ranks share keeps it "
                 "(only those in the script's folder are each rank's own)"
             )
-        peer = request.peer
         call = Call(
             kind=request.kind, rank=self.ranks[self._rank], group=self.ranks, group_name=self._name,
             seq=self._sequence(request), op=request.op,
-            root=ANY if request.root == ANY else self.ranks[request.root],
-            peer=ANY if peer == ANY else self.ranks[peer], tag=request.tag,
+            root=self._global(request.root), peer=self._global(request.peer), tag=request.tag,
             inputs=metas(place, request.given), outputs=metas(place, request.taken),
             splits=request.splits, async_op=request.async_op, number=place.sim.issued, code=code,
             lasti=lasti, names=names_at(frame, request), at=len(place.sim.events), what=object_call(),
@@ -156,7 +153,7 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
             place.calls.append(_with(call, number=-1, refused=refused))
             raise WrongCollective(f"{told}: {refused}")
         part = Part(place, call, request.inputs, request.outputs, told)
-        work = SimulatedWork(place, part, self.timeout, by_library=by_library())
+        work = SimulatedWork(place, part, self.timeout)
         place.offer(request.kind, functools.partial(self._perform, part), code, lasti)
         place.outstanding[part.op.number] = work
         if self._batch is not None:
@@ -184,6 +181,10 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
             self.exchange.send(part)
         else:
             self.exchange.receive(part)
+
+    def _global(self, rank: int) -> int:
+        """A rank of the group as the world's; those that are none stay as they are."""
+        return self.ranks[rank] if 0 <= rank < len(self.ranks) else rank
 
     def _sequence(self, request: Request) -> int:
         if request.kind not in ("send", "recv"):

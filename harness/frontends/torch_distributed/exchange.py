@@ -70,7 +70,6 @@ class Part:
         self.due: Tensors | None = None
         self.error: Exception | None = None
         self.source = ANY
-        self.future: Any = None
         self.meeting: Meeting | None = None
         self._uses: list[TensorUse] = []
 
@@ -130,8 +129,6 @@ class Part:
                 use.held = use.region.payload()
                 use.version = -1 if use.tensor.is_inference() else use.tensor._version
                 use.stage = "its wait"
-        if self.future is not None:
-            self.future.settle(self)
         return value
 
     def _write(self, due: Tensors) -> bytes | None:

@@ -3,8 +3,9 @@
 DDP's reducer takes the future of an all_reduce and waits for it in C++, where no other rank could have
 its turn. Its wait stands in a callback of the autograd engine, and callbacks run in the order in which
 they were queued: so a future that is handed out during a backward pass first queues one that waits in
-Python. Elsewhere `WorkFuture.wait` does. Not modelled: native code that waits for a future of its own
-accord outside a backward pass (it would block its rank: a finding after ten seconds).
+Python. Elsewhere `WorkFuture.wait` does, and for futures that native code derives, `waits`. A future's
+callbacks run in their own rank, when it finds the work complete. Not modelled: native code that waits for
+a future by itself outside a backward pass (it blocks its rank: a finding after ten seconds).
 """
 
 from __future__ import annotations
@@ -30,12 +31,9 @@ _native_wait: Any = torch._C.Future.wait
 class SimulatedWork(dist.Work):
     """One rank's part in a collective or message, as its program may wait for it."""
 
-    def __init__(
-        self, place: Place, part: Part, timeout: timedelta | None, *, by_library: bool = False
-    ) -> None:
+    def __init__(self, place: Place, part: Part, timeout: timedelta | None) -> None:
         super().__init__()
         self._place = place
-        self._by_library = by_library
         self._part = part
         self._timeout = timeout
         self._waited = False
@@ -62,12 +60,11 @@ class SimulatedWork(dist.Work):
         self._part.end_uses()
         self._place.outstanding.pop(self._part.op.number, None)
         self._place.futured.pop(self._part.op.number, None)
+        if self._future is not None:
+            self._future.settle(self._part)
 
     def abandon(self) -> None:
-        """The program has ended without waiting for it: native code, too, is to forget it. Handles that
-        torch itself drops (DDP under Join) count as waited for: no user can."""
-        if self._by_library:
-            self._place.waits.setdefault(self._part.op.number, (self._part.call.code, -1))
+        """The program has ended without waiting for it: native code, too, is to forget it."""
         self._part.end_uses()
         self._waited, self._part.error = True, None
         with torch._C._DisableTorchDispatch(), torch.no_grad():
@@ -120,7 +117,6 @@ class SimulatedWork(dist.Work):
         """A future of `result()`."""
         if self._future is None:
             self._future = WorkFuture(self)
-            self._part.future = self._future
             if self._part.op.done:
                 self._future.settle(self._part)
         if not self._waited:
@@ -149,7 +145,7 @@ def waits(place: Place) -> Entry:
 
 
 class WorkFuture(torch.futures.Future[Any]):
-    """The future of a work; complete as soon as the work is."""
+    """The future of a work. Callbacks run in the rank's own lane, when it finds the work complete."""
 
     def __init__(self, work: SimulatedWork) -> None:
         super().__init__()

@@ -9,14 +9,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from sys import _getframe
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
-from torch.distributed import c10d_logger
 from torch.distributed import distributed_c10d as c10d
+from torch.distributed.algorithms import join
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from harness.fabric.frames import is_library
@@ -25,10 +24,12 @@ from harness.frontends.torch_distributed.names import names_of
 from harness.frontends.torch_distributed.place import Place
 
 Tensors = Sequence[torch.Tensor]
-# The functions of torch.distributed that make parts of an object collective.
+# Functions of torch that make parts of something larger; those of Join drop their handles.
+_TORCHS = (c10d.__file__, join.__file__, torch.nn.parallel.distributed.__file__)
 _OBJECTS = frozenset((
     "all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list",
-    "send_object_list", "recv_object_list",
+    "send_object_list", "recv_object_list", "notify_join_context",
+    "_check_global_requires_backward_grad_sync",
 ))
 _weak: Any = StorageWeakRef  # untyped
 
@@ -65,10 +66,28 @@ class Request:
         for tensor in (*self.given, *self.taken):
             if tensor.device.type != "cpu":
                 return f"a tensor on {tensor.device}; a simulated world has CPU tensors only"
+            if tensor.layout != torch.strided:
+                return "a sparse tensor; a simulated world has dense ones only"
+            if not _lies_well(self.kind, tensor):
+                return (
+                    f"a tensor of strides {tensor.stride()}: gloo takes its memory as it lies, NCCL "
+                    "refuses it; pass .contiguous()"
+                )
         for rank, name in ((self.root, "root"), (self.peer, "peer")):
             if rank != ANY and not 0 <= rank < size:
                 return f"{name} {rank} is outside the group's ranks 0..{size - 1}"
         return _SIZES[self.kind](self, size) if self.kind in _SIZES else ""
+
+
+_AS_IT_LIES = frozenset(("all_reduce", "broadcast", "reduce", "scatter"))
+_CONTIGUOUS = frozenset(("send", "recv", "all_to_all_single"))
+
+
+def _lies_well(kind: str, tensor: torch.Tensor) -> bool:
+    """Whether gloo would move the elements of a tensor, and not what lies between them (measured)."""
+    if tensor.is_contiguous() or kind not in _AS_IT_LIES | _CONTIGUOUS:
+        return True
+    return kind in _AS_IT_LIES and bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
 
 
 def _gathers(request: Request, size: int) -> str:
@@ -135,6 +154,8 @@ def metas(place: Place, tensors: Tensors) -> tuple[TensorMeta, ...]:
 
 def meta(place: Place, tensor: torch.Tensor) -> TensorMeta:
     """What the record keeps of a tensor."""
+    if tensor.layout != torch.strided:
+        return TensorMeta(tuple(tensor.shape), str(tensor.dtype)[6:], (), place.next_number(), 0, 0)
     storage = tensor.untyped_storage()
     address = storage._cdata
     known = place.storages.get(address)
@@ -176,18 +197,10 @@ def rows(tensor: torch.Tensor, sizes: Sequence[int], count: int) -> list[torch.T
     return [tensor[end - size : end] for end, size in zip(ends, wanted, strict=True)]
 
 
-# The files between a caller of torch.distributed and a group's `_issue`.
-_TORCH, _HERE = Path(torch.__file__).parent, Path(__file__).parent
-_BETWEEN = frozenset(map(str, (
-    c10d.__file__, c10d_logger.__file__, _TORCH / "_ops.py", _HERE / "backend.py", _HERE / "watching.py",
-    _TORCH / "distributed" / "_functional_collectives.py",
-)))
-
-
 def _frames(frame: FrameType | None, most: int = 12) -> list[str]:
     names: list[str] = []
     while frame is not None and len(names) < most:
-        if frame.f_code.co_filename == c10d.__file__:
+        if frame.f_code.co_filename in _TORCHS:
             names.append(frame.f_code.co_name)
         frame = frame.f_back
     return names
@@ -196,14 +209,6 @@ def _frames(frame: FrameType | None, most: int = 12) -> list[str]:
 def called_by(name: str) -> bool:
     """Whether a function of torch.distributed of that name is calling: it waits at once."""
     return name in _frames(_getframe(2))
-
-
-def by_library() -> bool:
-    """Whether a library calls torch.distributed, not the user's code."""
-    frame: FrameType | None = _getframe(2)
-    while frame is not None and frame.f_code.co_filename in _BETWEEN:
-        frame = frame.f_back
-    return frame is not None and is_library(frame.f_code.co_filename)
 
 
 def object_call() -> str:

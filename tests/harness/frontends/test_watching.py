@@ -28,8 +28,10 @@ def test_a_touch_before_the_wait_is_told(script, deed, writes):
         "if rank == 0: x.sum()\nw.wait()",
         "x = torch.ones(4)\nw = dist.all_reduce(x, async_op=True)\n"
         "while not w.is_completed(): pass\nx.add_(1)",
+        "x = torch.ones(4)\nf = dist.all_reduce(x, async_op=True).get_future()\n"
+        "f.then(lambda f: f.value()[0] / size).wait()",
     ],
-    ids=["after", "another", "shape", "read-of-what-is-read", "polled"],
+    ids=["after", "another", "shape", "read-of-what-is-read", "polled", "then"],
 )
 def test_what_is_allowed_is_not_told(script, text):
     outcome = script(text, 2)

@@ -1,0 +1,1 @@
+"""Real process groups of torch.distributed under faults and mistakes."""
