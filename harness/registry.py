@@ -203,7 +203,7 @@ def _from_here(path: str) -> str:
 def user_text(path: str) -> tuple[bytes, str]:
     """The text of a user's file and its digest. Raises UserFileError."""
     pure = PurePosixPath(path)
-    if pure.is_absolute() or ".." in pure.parts:
+    if (pure.is_absolute() or ".." in pure.parts) and Path(path).exists():
         raise UserFileError(
             f"{path}: a scenario's file must lie below the working directory, so that its seeds replay "
             f"elsewhere; cd {pure.parent} first"
