@@ -196,6 +196,8 @@ def _from_here(path: str) -> str:
     pure = PurePosixPath(path)
     if not pure.is_absolute() and ".." not in pure.parts:
         return path
+    if not os.path.exists(path):
+        raise UserFileError(f"{path}: No such file or directory")
     below = os.path.relpath(path)
     return path if below.startswith("..") else below
 
@@ -203,7 +205,7 @@ def _from_here(path: str) -> str:
 def user_text(path: str) -> tuple[bytes, str]:
     """The text of a user's file and its digest. Raises UserFileError."""
     pure = PurePosixPath(path)
-    if (pure.is_absolute() or ".." in pure.parts) and Path(path).exists():
+    if pure.is_absolute() or ".." in pure.parts:
         raise UserFileError(
             f"{path}: a scenario's file must lie below the working directory, so that its seeds replay "
             f"elsewhere; cd {pure.parent} first"
