@@ -2,8 +2,8 @@
 
 An error within its limit on every survivor is a right answer to a fault, and so is a right result. A
 finding is a rank that native code aborted (`aborted`), one that was still there when its limit came
-(`hang`), and a rank that ended well with other results than without the fault (`silence`). A rank that a
-fault hit may end by a signal.
+(`hang`), and a rank that ended well with other results than without the fault, or although the calls of
+the ranks do not belong together (`silence`). A rank that a fault hit may end by a signal.
 
 Not modelled: what a program prints as its result must not depend on time or place; nothing else is
 compared.
@@ -19,6 +19,7 @@ import msgspec
 
 from harness.diagnosis.table import likely
 from harness.finding import Finding, Verdict
+from harness.frontends.torch_distributed.agreement import Disagreement, disagreement
 from harness.frontends.torch_distributed.calls import Call
 from harness.frontends.torch_distributed.recorded import Fired, lines
 from harness.plan import Fault
@@ -101,6 +102,17 @@ class RealOutcome(msgspec.Struct, frozen=True, kw_only=True):
         """Ranks that a fault hit."""
         return frozenset(one.rank for one in self.ranks if one.fired)
 
+    @property
+    def disagreement(self) -> Disagreement | None:
+        """The first collective, by sequence number, in which the ranks' calls do not belong together."""
+        meetings: dict[tuple[int, str], list[Call]] = {}
+        for one in self.ranks:
+            for call in one.calls:
+                if not call.p2p:
+                    meetings.setdefault((call.seq, call.group_name), []).append(call)
+        found = (disagreement(meetings[key]) for key in sorted(meetings) if len(meetings[key]) > 1)
+        return next((one for one in found if one is not None), None)
+
     def findings(
         self, expected: Sequence[str] | None = None, unjudged: Collection[int] = ()
     ) -> tuple[Finding, ...]:
@@ -122,8 +134,17 @@ class RealOutcome(msgspec.Struct, frozen=True, kw_only=True):
             for fault, count in zip(self.faults, self.fired, strict=True)
         ]
         told += [str(one) for one in self.ranks]
+        if differ := self.disagreement:
+            told.append(f"the calls disagree: {_differ(differ)}")
         told.append("all ranks ended well" if self.first is None else f"first to fail: rank {self.first}")
         return "\n".join(told)
+
+
+def _differ(found: Disagreement) -> str:
+    sides = ", ".join(
+        f"rank {call.rank}'s {call}{_where(call)}" for call in (found.odd, found.usual)
+    )
+    return f"{sides}: {found.text}"
 
 
 def _where(call: Call) -> str:
@@ -158,3 +179,7 @@ def _findings(
             text = f"ended well and printed {one.printed[-80:]!r}, where {due[-80:]!r} is right"
             yield finding("silence", one, text)
             return
+    differ = outcome.disagreement
+    if differ is not None and all(one.code == 0 for one in outcome.ranks):
+        one = outcome.ranks[differ.odd.rank]
+        yield finding("silence", one, f"ended well although the calls disagree: {_differ(differ)}")

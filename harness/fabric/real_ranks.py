@@ -35,9 +35,6 @@ from harness.supervise import START_SECONDS, Child, Limits, stacks, state, super
 
 CONNECTING = 5  # gloo gives a connection that is being made so many of the group's time-outs
 MARGIN = 3.0  # seconds beyond that, for the process to end
-# c10d asks for the name of every address that it connects to, ::ffff:127.0.0.1 included, and a lost
-# packet of DNS would stop the store for five seconds.
-RESOLVER = {"RES_OPTIONS": "timeout:1 attempts:1"}
 TICK = 0.02
 HOST = "127.0.0.1"
 BACKENDS = ("", "gloo", "nccl")
@@ -201,7 +198,7 @@ def run_real(
             part = Part(
                 path=path, argv=tuple(argv), folder=os.getcwd(), faults=plain, limit=limits.operation,
                 backend=backend, network=network.keepers[rank] if network else 0,
-                pauses=network.pauses(rank) if network else (),
+                pauses=network.pauses(rank) if network else (), near=True,
                 env={
                     **_environment(rank, ranks), "MASTER_ADDR": host, "MASTER_PORT": str(port),
                     "GLOO_SOCKET_IFNAME": network.device if network else "lo", **(env or {}),
@@ -234,7 +231,7 @@ def _environment(rank: int, ranks: int) -> dict[str, str]:
         "RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1",
         "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1",
         "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0",
-        "TORCHELASTIC_MAX_RESTARTS": "0", "TORCHELASTIC_RUN_ID": "rankfault", **RESOLVER,
+        "TORCHELASTIC_MAX_RESTARTS": "0", "TORCHELASTIC_RUN_ID": "rankfault",
     }
 
 
@@ -268,7 +265,7 @@ def _store(stack: contextlib.ExitStack, host: str, network: int) -> int:
     ours, theirs = os.pipe()
     stack.callback(os.close, ours)
     try:
-        server = supervised("harness.fabric.script_rank:serve", [host, network, RESOLVER], [theirs])
+        server = supervised("harness.fabric.script_rank:serve", [host, network], [theirs])
     finally:
         os.close(theirs)
     stack.callback(server.close)

@@ -26,6 +26,7 @@ from harness.errors import PlanError, nearest
 from harness.frontends.torch_distributed.interposed import Door, install
 from harness.frontends.torch_distributed.recorded import Fired, append
 from harness.plan import Fault, convert
+from harness.resolver import without_dns
 
 CLONE_NEWNET = 0x40000000
 
@@ -33,7 +34,7 @@ CLONE_NEWNET = 0x40000000
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one rank is to do. faults: as in a plan. limit: the longest time-out of its groups, seconds.
     network: the process whose network namespace it lives in, 0 = everybody's. pauses: before these
-    calls it waits for the harness."""
+    calls it waits for the harness. near: all ranks are on this machine."""
 
     path: str
     argv: tuple[str, ...] = ()
@@ -44,6 +45,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backend: str = ""
     network: int = 0
     pauses: tuple[int, ...] = ()
+    near: bool = False
 
 
 def decoded(faults: Sequence[dict[str, Any]], what: str) -> tuple[Fault, ...]:
@@ -86,7 +88,10 @@ def perform(part: Part, record: int) -> None:
         if fault.starts and fault.rank == rank:
             append(record, Fired(index))
             fault.deed()()
-    door = Door(faults, limit=part.limit, record=record, backend=part.backend, pauses=part.pauses)
+    door = Door(
+        faults, limit=part.limit, record=record, backend=part.backend, pauses=part.pauses,
+        near=part.near,
+    )
     install(door)
     sys.argv = [part.path, *part.argv]
     sys.path.insert(0, os.path.dirname(os.path.abspath(part.path)))
@@ -121,8 +126,8 @@ def enter_network(pid: int) -> None:
 
 def serve(value: list[Any], fds: list[int]) -> None:
     """Be the rendezvous store of a world until killed, as torchrun's agent is; writes its port."""
-    host, network, environment = value
-    os.environ.update(environment)
+    host, network = value
+    without_dns()
     if network:
         enter_network(network)
     store = distributed_c10d.TCPStore(host, 0, is_master=True, wait_for_workers=False)

@@ -49,7 +49,8 @@ class Baton:
         self.ident = threading.get_ident()
         self.interrupted: Callable[[BaseException], None] | None = None
         self.given_up: Callable[[], bool] = lambda: False
-        self._turn = threading.Semaphore(0)
+        self._turn = threading.Lock()  # held while it has not the turn
+        self._turn.acquire()
         self._thrown: BaseException | type[BaseException] | None = None
 
     @property

@@ -27,13 +27,15 @@ from torch.distributed import DistStoreError
 
 from harness.errors import RankfaultError, UsageError
 from harness.fabric.real_outcome import RankOutcome, RealOutcome
-from harness.fabric.real_ranks import CONNECTING, MARGIN, RESOLVER, Watch, Watched, checked, subject
+from harness.fabric.real_ranks import CONNECTING, MARGIN, Watch, Watched, checked, subject
 from harness.fabric.script_rank import Part, begin, decoded
 from harness.plan import convert
 from harness.supervise import Limits, forked
 
 ORDERS = "RANKFAULT_REAL"
 PREFIX = "rankfault"
+# c10d asks for the name of every address that it connects to; a lost packet of DNS costs 5 s otherwise.
+RESOLVER = {"RES_OPTIONS": "timeout:1 attempts:1"}
 LOOK_SECONDS = 0.5  # between two looks at what other machines say
 
 

@@ -1,7 +1,7 @@
 """A torch.distributed script: every collective with many dtypes, sizes and reduce operations, each
 compared bit for bit with plain torch. `every_collective.py SIZES [KIND…]`, sizes with commas between.
 
-Values are small integers, so that sums and products are exact in every dtype and any order.
+Values are 1 to 3 and differ between ranks, so that sums and products are exact in any order.
 """
 
 import sys
@@ -22,7 +22,7 @@ def given(kind, rank, size, numel, dtype, round):
     """What `rank` gives: a list of tensors, as `results` wants them."""
 
     def tensor(count, piece=0):
-        values = (torch.arange(count) * 7 + 3 * rank + piece + round) % (2 if dtype == torch.bool else 3)
+        values = (torch.arange(count) * 7 + 5 * rank + piece + round) % (2 if dtype == torch.bool else 3)
         return (values + (dtype != torch.bool)).to(dtype)
 
     if kind in ("scatter", "reduce_scatter", "all_to_all"):
@@ -107,7 +107,10 @@ def compare(kind, rank, size, numel, dtype, op, round):
     if (got is None) != (expected is None) or len(got or ()) != len(expected or ()):
         raise AssertionError(f"rank {rank}: {told}: {got} for {expected}")
     for one, other in zip(got or (), expected or (), strict=True):
-        if not torch.equal(one, other.reshape(one.shape)) or one.dtype != other.dtype:
+        other = other.reshape(one.shape)
+        # A mean is a division, which backends round in their own way.
+        alike = torch.allclose(one, other) if op == "avg" else torch.equal(one, other)
+        if not alike or one.dtype != other.dtype:
             raise AssertionError(f"rank {rank}: {told}: got {one}, due {other}")
 
 

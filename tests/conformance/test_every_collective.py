@@ -1,4 +1,4 @@
-"""Each collective, simulated and on real gloo, against the reference: P = 2 to 4, dtypes, odd sizes."""
+"""Each collective, simulated and on gloo, bit for bit as in plain torch; body: every_collective.py."""
 
 import warnings
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from harness import Plan, Verdict, run
 from harness.fabric.real_ranks import run_real
-from harness.frontends.torch_distributed.script import ScriptParams, script_scenario
+from harness.frontends.torch_distributed.script import script_scenario
 from harness.supervise import Limits
 
 BODY = Path(__file__).with_name("every_collective.py")
@@ -25,8 +25,8 @@ def on_gloo(ranks, sizes, *kinds):
 
 
 def simulated(ranks, sizes, *kinds):
-    scenario = script_scenario(str(BODY), BODY.read_bytes())
-    plan = Plan(scenario=scenario.name, params=ScriptParams(argv=(sizes, *kinds)), ranks=ranks)
+    scenario = script_scenario(str(BODY), BODY.read_bytes(), (sizes, *kinds))
+    plan = Plan(scenario=scenario.name, params=scenario.params(), ranks=ranks)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of names that torch has given up
         outcome = run(plan, scenario=scenario)

@@ -232,11 +232,14 @@ def plan_of(row, *, program=None, ranks=None, faulty=True):
 # Timing faults are lowered to deviations and rewrite nothing: test_timing.py has their rows. Faults of
 # the disk need programs that have one, and those of a store's client a store: test_storage.py and
 # test_memory_faults.py have theirs. Those of real processes need them: test_process_faults.py; those of a
-# launcher a torch.distributed program: test_launch.py.
+# launcher a torch.distributed program: test_launch.py; those of real process groups are in
+# test_process_groups.py.
 REWRITING = {
     name: fault for name, fault in registry.faults().items()
     if not fault.lowers
-    and fault.__module__ not in ("faults.storage", "faults.memory", "faults.processes", "faults.launch")
+    and fault.__module__ not in (
+        "faults.storage", "faults.memory", "faults.processes", "faults.launch", "faults.process_groups",
+    )
 }
 
 

@@ -28,6 +28,8 @@ def variants(fault):
     for field in msgspec.structs.fields(fault):
         if get_origin(field.type) is Literal:
             own[field.name] = next(v for v in get_args(field.type) if v != field.default)
+        elif isinstance(field.default, str):
+            own[field.name] = "text"
         else:
             own[field.name] = (field.default or 0) + 3
     return fault(), fault(**own)

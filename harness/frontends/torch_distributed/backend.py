@@ -145,14 +145,13 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
             splits=request.splits, async_op=request.async_op, number=place.sim.issued, code=code,
             lasti=lasti, names=names_at(frame, request), at=len(place.sim.events), what=object_call(),
         )
-        told = place.called(request.kind, code, lasti)
         refused = self.gone or request.refused(len(self.ranks)) or next(
             (why for t in request.inputs if (why := refusal(call.family, t.dtype, request.op))), ""
         )
         if refused:
             place.calls.append(_with(call, number=-1, refused=refused))
-            raise WrongCollective(f"{told}: {refused}")
-        part = Part(place, call, request.inputs, request.outputs, told)
+            raise WrongCollective(f"{place.called(request.kind, code, lasti)}: {refused}")
+        part = Part(place, call, request.inputs, request.outputs)
         work = SimulatedWork(place, part, self.timeout)
         place.offer(request.kind, functools.partial(self._perform, part), code, lasti)
         place.outstanding[part.op.number] = work

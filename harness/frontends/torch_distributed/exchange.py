@@ -57,14 +57,11 @@ class Part:
     results. error: what its wait raises. source: of a recv, the group rank of the sender.
     """
 
-    def __init__(
-        self, place: Place, call: Call, inputs: Tensors, outputs: Tensors, told: str
-    ) -> None:
+    def __init__(self, place: Place, call: Call, inputs: Tensors, outputs: Tensors) -> None:
         self.place = place
         self.call = call
         self.inputs = inputs
         self.outputs = list(outputs)
-        self.told = told  # the call and its line, for errors
         self.op: Work
         self.given: list[torch.Tensor] = []
         self.due: Tensors | None = None
@@ -72,6 +69,11 @@ class Part:
         self.source = ANY
         self.meeting: Meeting | None = None
         self._uses: list[TensorUse] = []
+
+    @property
+    def told(self) -> str:
+        """The call and its line, for errors."""
+        return self.place.called(self.call.kind, self.call.code, self.call.lasti)
 
     def snapshot(self) -> None:
         """Keep what the inputs hold at the call, and tell of others that are using these tensors."""

@@ -47,7 +47,7 @@ class SimulatedWork(dist.Work):
             _, code, lasti = self._place.here()
             self._place.waits[part.op.number] = code, lasti
             seconds = seconds_of(timeout if timeout > _NO_LIMIT else self._timeout)
-            if not self._place.await_work(part.op, seconds, part.told):
+            if not self._place.await_work(part.op, seconds, lambda: part.told):
                 assert seconds is not None
                 part.expire(seconds)
             self._ended()

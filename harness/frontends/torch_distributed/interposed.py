@@ -20,6 +20,7 @@ stay open until the process ends).
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import signal
@@ -40,6 +41,7 @@ from harness.frontends.torch_distributed.late_work import LateWork
 from harness.frontends.torch_distributed.recorded import Fired, append, stand_in
 from harness.interpose import Interposer, Operation
 from harness.plan import Fault
+from harness.resolver import no_dns
 
 BACKEND = "rankfault"
 BACKENDS = ("gloo", "nccl")
@@ -78,13 +80,15 @@ class Door:
 
     limit: seconds; no group is given a longer time-out. record: a file to append to, -1 = none.
     backend: is made instead of the one that the program asks for, "" = the program's. pauses: calls, by
-    number, before which the process stops itself, until the harness continues it.
+    number, before which the process stops itself, until the harness continues it. near: all ranks are on
+    this machine: they need no DNS to meet.
     """
 
     def __init__(
         self, faults: Sequence[Fault] = (), *, limit: float = float("inf"), record: int = -1,
-        backend: str = "", pauses: Sequence[int] = (),
+        backend: str = "", pauses: Sequence[int] = (), near: bool = False,
     ) -> None:
+        self.near = near
         self._pauses = frozenset(pauses)
         self.limit = limit
         self.backend = backend
@@ -303,9 +307,13 @@ def install(door: Door) -> None:
             world.pg_backend_config[group] = str(dist.BackendConfig(dist.Backend(asked)))
         return group, store
 
-    def rendezvous(url: str, rank: int = -1, world_size: int = -1, **named: Any) -> Any:
+    def rendezvous(url: str, rank: int = -1, world_size: int = -1, **named: Any) -> Iterator[Any]:
         named["timeout"] = door.shortened(named.get("timeout"))
-        return meet(url, rank, world_size, **named)
+        met = meet(url, rank, world_size, **named)
+        with no_dns() if door.near else contextlib.nullcontext():
+            store = next(met)
+        yield store
+        yield from met
 
     vars(distributed_c10d)["_new_process_group_helper"] = helper
     vars(distributed_c10d)["rendezvous"] = rendezvous

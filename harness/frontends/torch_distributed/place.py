@@ -123,7 +123,7 @@ class Place:
             (self.lane.index, kind, -1, peer, 0, nbytes, value, number, code, lasti)
         )
 
-    def await_work(self, op: Work, seconds: float | None, what: str) -> bool:
+    def await_work(self, op: Work, seconds: float | None, what: Callable[[], str]) -> bool:
         """Whether the work was done within so many virtual seconds (None: however long).
 
         Raises ConnectionLost when a rank has died.
@@ -133,10 +133,10 @@ class Place:
         except WaitExpired:
             self.event("expired", self.index, 0, None, op.number, op.code, op.lasti)
             if self.sim.dead:  # whose connections close at once, before any limit
-                raise ConnectionLost(self.sim.dead[0], what) from None
+                raise ConnectionLost(self.sim.dead[0], what()) from None
             return False
         except PeerLost as error:
-            raise ConnectionLost(error.rank, what) from None
+            raise ConnectionLost(error.rank, what()) from None
         return True
 
     def reads(self) -> None:

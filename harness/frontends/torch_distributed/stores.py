@@ -199,7 +199,7 @@ class VirtualStore(_Store):  # type: ignore[misc]
             self._keys.waiting.append((holds, op, place.sim))
             self._keys.changed()
             seconds = seconds_of(timeout)
-            if not place.await_work(op, seconds, kind):
+            if not place.await_work(op, seconds, lambda: kind):
                 assert seconds is not None
                 raise dist.DistStoreError(
                     f"{place.called(kind, code, lasti)}: wait timeout after {seconds * 1000:.0f}ms, "

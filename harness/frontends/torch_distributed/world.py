@@ -223,7 +223,7 @@ class RankWorld:
 
         gathering, op = place.offer(kind, arrive, code, lasti)
         seconds = seconds_of(timeout)
-        if not place.await_work(op, seconds, told):
+        if not place.await_work(op, seconds, lambda: told):
             assert seconds is not None
             missing = [rank for rank in members if rank not in gathering.works]
             raise dist.DistStoreError(

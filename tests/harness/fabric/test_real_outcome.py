@@ -1,5 +1,7 @@
 """What of a world's end is a finding: aborted, hang, silence, and nothing else."""
 
+import dataclasses
+
 import msgspec
 
 from faults.process_groups import DroppedCall
@@ -53,6 +55,18 @@ def test_a_rank_that_was_still_there_is_a_finding_and_no_abort():
 def test_a_wrong_result_without_an_error_is_a_finding_wherever_others_failed():
     assert names(world(rank(0, printed="x"), rank(1, 1)), ["a", "b"]) == [("silence", 0)]
     assert names(world(rank(0, 1, printed="x"), rank(1, 1)), ["a", "b"]) == []
+
+
+def test_calls_that_do_not_belong_together_are_named_and_silence_about_them_is_a_finding():
+    other = dataclasses.replace(CALL, rank=1, op="max", code=place("train.py", "step", 14))
+    quiet = world(rank(0, record=record(CALL)), rank(1, record=record(other)))
+    (found,) = quiet.findings()
+    assert found.kind == "silence"
+    assert "op=max) at train.py:14" in found.message
+    failed = world(rank(0, 1, record=record(CALL)), rank(1, 1, record=record(other)))
+    assert names(failed) == []
+    assert "\nthe calls disagree: rank " in str(failed)
+    assert world(rank(0, record=record(CALL)), rank(1)).disagreement is None
 
 
 def test_who_is_to_blame_is_not_judged():
