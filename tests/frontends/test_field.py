@@ -170,3 +170,12 @@ def test_a_thread_that_was_another_rank_remembers_none_of_its_meshes():
     for _ in range(3):
         assert printed(MESH, 4) == ["3680.0"] * 4
         threads._pool.insert(0, threads._pool.pop())
+
+
+def test_the_default_dtype_is_a_ranks_own_and_ends_with_it():
+    text = (
+        "if r == 1: torch.set_default_dtype(torch.float64)\n"
+        "dist.barrier()\nprint(torch.ones(1).dtype)\n"
+    )
+    assert printed(text, 2) == ["torch.float32", "torch.float64"]
+    assert torch.get_default_dtype() is torch.float32

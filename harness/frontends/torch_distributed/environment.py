@@ -11,7 +11,7 @@ harness/ambient.py).
 
 Not modelled: the C library's environment (native code sees the real one), signals (their handlers are
 never called), the working directory, open files, state that torch or another library keeps for the
-whole process, such as torch.set_default_dtype.
+whole process, such as torch.use_deterministic_algorithms (the default dtype is the rank's own).
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from collections.abc import Callable, Iterable
 from sys import _getframe
 from types import ModuleType
 from typing import Any
+
+import torch
 
 from harness.errors import ProcessStarted
 from harness.fabric.frames import is_library, user_frame_of
@@ -103,6 +105,20 @@ def _variables(given: dict[str, str]) -> dict[Any, Any]:
     }
 
 
+class _Defaults:
+    """What torch keeps for the whole process, as attributes."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of new tensors."""
+        return torch.get_default_dtype()
+
+    @dtype.setter
+    def dtype(self, value: torch.dtype) -> None:
+        if value != torch.get_default_dtype():
+            torch.set_default_dtype(value)
+
+
 class Surroundings:
     """One rank's view of the process.
 
@@ -135,6 +151,7 @@ class Surroundings:
             (atexit, "register", self._register),
             (signal, "signal", lambda number, handler: signal.SIG_DFL),
             (warnings, "filters", [("ignore", None, Warning, None, 0)]),
+            (_Defaults(), "dtype", torch.get_default_dtype()),
             *_loggers(),
             *((owner, name, _refuse(rank, f"{_named(owner)}.{name}")) for owner, name in _STARTERS),
             *more,
