@@ -200,7 +200,8 @@ def _start(self: threading.Thread) -> None:
         return
     raise ThreadStarted(
         f"thread {self.name!r} was started inside a simulated run: threads are scheduled by the "
-        "operating system, so the run would not replay; use a lane, or the processes fabric"
+        "operating system, so the run would not replay; do without it, use a lane, or run the program on "
+        "real processes"
     )
 
 

@@ -17,7 +17,7 @@ from harness.cli.output import Output, complain, width
 from harness.cli.progress import Progress
 from harness.corpus import token_of, token_of_json
 from harness.diagnosis.table import LIKELY
-from harness.errors import EngineError, NotHere, UnknownName, UsageError
+from harness.errors import EngineError, NotHere, UnknownName, UsageError, one_line
 from harness.finding import Finding, Outcome, Verdict
 from harness.hunt import Hunt, Order, Target, fault_type, hunt
 from harness.in_flight import InFlight, Slot, open_slot
@@ -367,6 +367,6 @@ def run_hunt(wanted: Wanted) -> int:
     if finished or seeds:
         say(f"next: {next_command(session.hunts, seeds[0] if seeds else None)}")
     session.output.give(session.data(code))
-    if session.problem is not None:
-        raise session.problem
+    if session.problem is not None:  # the finding counts; its seed is the token above
+        complain(one_line(session.problem))
     return code
