@@ -7,7 +7,7 @@ module-level variable is not shared among ranks.
 
 Loggers, exit handlers and the filters of warnings are the rank's own, too; warnings are not printed,
 since Python shows them once a process. Starting a process is refused with a typed error (threads are, by
-harness/ambient.py), and a program that ends its process at once (os._exit, os.abort, os.kill) ends its rank.
+harness/ambient.py). A program that ends its process at once (os._exit, os.abort, os.kill) ends its rank.
 
 Not modelled: the C library's environment (native code sees the real one), signals (their handlers are
 never called), the working directory, open files, state that torch or another library keeps for the
