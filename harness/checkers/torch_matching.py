@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from harness.checkers.failures import real_failures
-from harness.checkers.torch_order import exchanged, exchanged_names, skipped
+from harness.checkers.torch_order import exchanged, exchanged_messages, exchanged_names, skipped
 from harness.checkers.wording import finding, ranks, unreturned
 from harness.finding import Finding
 from harness.frontends.torch_distributed.agreement import (
@@ -248,3 +248,23 @@ def _messages(run: Run) -> Iterator[_Found]:
                     evidence=(f"rank {sender}: {where(send)}", f"rank {receiver}: {where(receive)}"),
                 ))
                 break
+        else:
+            yield from _crossed_messages(run, sender, receiver, list(zip(*ends, strict=False)))
+
+
+def _crossed_messages(
+    run: Run, sender: int, receiver: int, pairs: list[tuple[Call, Call]]
+) -> Iterator[_Found]:
+    received = {n for c in run.torch_calls[sender] if c.kind == "recv" for n in c.names}
+    sent = {n for c in run.torch_calls[receiver] if c.kind == "send" for n in c.names}
+    if crossed := exchanged_messages(pairs, sent, received):
+        one, other, later, instead = crossed
+        yield _Found(max(call.at for call in crossed), finding(
+            NAME, "different_order", receiver,
+            f"rank {receiver} receives two messages in another order than rank {sender} sends them: "
+            f"{where(one)} against {where(other)}; then {where(later)} against {where(instead)}",
+            sites=tuple(map(call_site, crossed)),
+            evidence=[
+                "shape and dtype are alike: no check of metadata sees it, and the data are mixed up"
+            ],
+        ))

@@ -11,6 +11,9 @@ in which it is asked:
 3. Of calls that agree: rank a's tensor is held by variable p (or the call is written p) where rank b's
    is q, and at other sequence numbers, with the same metadata, a has q and b has p; each of the two as
    often on both ranks.
+4. Of messages that fit: the sender sends p, then q, and the receiver takes q, then p, between the same
+   two ranks with one tag, though the sender receives neither and the receiver sends neither (as ranks
+   of a ring do, which use two buffers in turns).
 
 No alarm by 3: ranks that pass different variables, or stand in different branches, and never exchange
 them (`if rank == 0: broadcast(x, 0)` `else: broadcast(y, 0)`); ranks that agree on a name which tells the
@@ -26,6 +29,7 @@ from __future__ import annotations
 import bisect
 import dis
 import functools
+import itertools
 import linecache
 from collections.abc import Mapping, Sequence
 from types import CodeType
@@ -190,6 +194,26 @@ def exchanged_names(
                 for _, instead in rest:
                     if _crossed(pairs, one, other, later, instead):
                         return one, other, later, instead
+    return None
+
+
+def exchanged_messages(
+    pairs: Sequence[tuple[Call, Call]], sent: set[str], received: set[str]
+) -> tuple[Call, Call, Call, Call] | None:
+    """Rule 4, for the sends and recvs of one stream, paired. sent: variables that the receiver sends;
+    received: those that the sender receives into. Returns a send of p and its recv of q, a send of q and
+    its recv of p."""
+    seen: dict[tuple[str, str], tuple[Call, Call]] = {}
+    for later, instead in pairs:
+        taken = set(instead.names) - sent - received
+        given = set(later.names) - sent - received
+        if set(later.names) & set(instead.names):
+            continue  # both call it the same
+        for q, p in itertools.product(sorted(given), sorted(taken)):
+            one, other = seen.get((p, q), (None, None))
+            if one and other and _meta(one) == _meta(later) and p not in other.names:
+                return one, other, later, instead
+            seen.setdefault((q, p), (later, instead))
     return None
 
 

@@ -149,6 +149,17 @@ def test_what_cannot_run_is_one_line(cli, tmp_path, words, said):
             "assertion_error", "two, please",
         ),
         ("import sys\nsys.exit(3)\n", "rank_exited", "sys.exit(3)"),
+        ("import os\nos._exit(3)\n", "rank_exited", "ended itself with os._exit(3)"),
+        ("import os\nos.abort()\n", "rank_exited", "ended itself with os.abort()"),
+        ("import os\nos.kill(os.getpid(), 9)\n", "rank_exited", "ended itself with os.kill("),
+        (
+            "import os\ndist.init_process_group('gloo', rank=int(os.environ['RANK']), world_size=8)\n",
+            "wrong_world", "world size 8, but 4 ranks were started",
+        ),
+        (
+            "dist.init_process_group('gloo', rank=0, world_size=8)\n",
+            "wrong_world", "world size 8, but 4 ranks were started",
+        ),
     ],
 )
 def test_a_script_that_cannot_run_says_why_and_where(cli, tmp_path, text, name, said):
@@ -158,6 +169,7 @@ def test_a_script_that_cannot_run_says_why_and_where(cli, tmp_path, text, name, 
     assert f"FAIL exceptions/{name} in bad.py::__main__" in out
     assert said in " ".join(out.split())
     assert "bad.py:" in out
+    assert "checker torch failed" not in out
 
 
 def test_distributed_tests_run_under_pytest(tmp_path):

@@ -7,7 +7,7 @@ module-level variable is not shared among ranks.
 
 Loggers, exit handlers and the filters of warnings are the rank's own, too; warnings are not printed,
 since Python shows them once a process. Starting a process is refused with a typed error (threads are, by
-harness/ambient.py).
+harness/ambient.py). A program that ends its process at once (os._exit, os.abort, os.kill) ends its rank.
 
 Not modelled: the C library's environment (native code sees the real one), signals (their handlers are
 never called), the working directory, open files, state that torch or another library keeps for the
@@ -35,7 +35,7 @@ from typing import Any
 
 import torch
 
-from harness.errors import ProcessStarted
+from harness.errors import ProcessStarted, RankExited
 from harness.fabric.frames import is_library, user_frame_of
 from harness.record import place
 
@@ -46,6 +46,8 @@ _STARTERS = (
     (os, "execv"), (os, "execve"), (subprocess.Popen, "__init__"),
     (multiprocessing.process.BaseProcess, "start"),
 )
+# What would end the one process of all ranks.
+_ENDERS = ((os, "_exit"), (os, "abort"))
 
 Entry = tuple[Any, str, Any]  # owner, attribute, what the rank sees there
 
@@ -85,6 +87,27 @@ def _refuse(rank: int, what: str) -> Callable[..., Any]:
         )
 
     return refuse
+
+
+def _end(rank: int, what: str) -> Callable[..., Any]:
+    def end(code: int = -signal.SIGABRT) -> Any:
+        given = code if what == "os._exit" else ""
+        raise RankExited(rank, code, f"rank {rank}: the script ended itself with {what}({given})")
+
+    return end
+
+
+def _kill_of(rank: int) -> Callable[[int, int], None]:
+    """os.kill, which leaves alone the one process of all ranks."""
+    real = os.kill
+
+    def kill(pid: int, number: int) -> None:
+        if number != 0 and pid in (os.getpid(), 0, -1, -os.getpid()):
+            told = f"rank {rank}: the script ended itself with os.kill({pid}, {int(number)})"
+            raise RankExited(rank, -int(number), told)
+        real(pid, number)
+
+    return kill
 
 
 def _loggers() -> list[Entry]:
@@ -154,6 +177,8 @@ class Surroundings:
             (_Defaults(), "dtype", torch.get_default_dtype()),
             *_loggers(),
             *((owner, name, _refuse(rank, f"{_named(owner)}.{name}")) for owner, name in _STARTERS),
+            *((owner, name, _end(rank, f"{_named(owner)}.{name}")) for owner, name in _ENDERS),
+            (os, "kill", _kill_of(rank)),
             *more,
         ):
             self._entries.append((owner, name))

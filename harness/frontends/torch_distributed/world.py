@@ -163,6 +163,11 @@ class RankWorld:
                 group_size, group_rank = place.rank.size, place.index
             if not 0 <= group_rank < group_size:
                 raise WrongWorld(f"{told}: rank {group_rank} is outside 0..{group_size - 1}")
+            if group_size > place.rank.size:  # nobody else will come
+                raise WrongWorld(
+                    f"{told}: world size {group_size}, but {place.rank.size} ranks were started "
+                    f"(--ranks {group_size} starts as many)"
+                )
             members = tuple(range(group_size))
             self._meet(told, (_address(store),), members, group_rank, timeout, code, lasti)
         else:

@@ -132,6 +132,53 @@ def test_an_exchanged_order_that_no_metadata_shows(torch_world, program):
     assert torch_world(program, 2)[1] == []
 
 
+def swapped_messages(dist, rank):
+    key, value = torch.ones(4), torch.ones(4)
+    if rank == 0:
+        dist.send(key, peer=1)
+        dist.send(value, peer=1)
+    elif rank == 1:
+        dist.recv(value, peer=0)
+        dist.recv(key, peer=0)
+
+
+def buffers_in_turns(dist, rank):
+    even, odd = torch.ones(4), torch.ones(4)
+    for given, taken in ((even, odd), (odd, even)):
+        if rank == 0:
+            dist.send(given, peer=1)
+            dist.recv(taken, peer=1)
+        else:
+            dist.recv(taken, peer=0)
+            dist.send(given, peer=0)
+
+
+def names_of_their_own(dist, rank):
+    first, second = torch.ones(4), torch.ones(4)
+    if rank == 0:
+        dist.send(first, peer=1)
+        dist.send(second, peer=1)
+    else:
+        left, right = first, second
+        del first, second
+        dist.recv(right, peer=0)
+        dist.recv(left, peer=0)
+
+
+def test_messages_in_an_exchanged_order_that_no_metadata_shows(torch_world):
+    (finding,) = torch_world(swapped_messages, 2)[1]
+    assert finding.name == "torch/different_order"
+    assert finding.rank == 1
+    assert "receives two messages in another order than rank 0 sends them" in finding.message
+
+
+@pytest.mark.parametrize("program", [buffers_in_turns, names_of_their_own])
+def test_messages_that_only_have_other_names(torch_world, program):
+    record, found = torch_world(program, 2)
+    assert (record.ended, found) == ("returned", [])
+    assert all(len(calls) > 1 for calls in record.torch_calls)
+
+
 def swapped_kinds(dist, rank):
     x, y = torch.ones(4), torch.ones(8)
     if rank == 2:
