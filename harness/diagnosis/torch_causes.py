@@ -12,7 +12,7 @@ TORCH: dict[str, tuple[str, str]] = {
     "torch/different_order": (
         "the order follows something that differs between ranks: a set, a dict filled in another order, "
         "the order in which work was ready",
-        "sort what is iterated over by something that all ranks share (a name, an index); if these are "
+        "sort what is iterated over by what all ranks share (a name, an index); if these are "
         "scratch buffers that ranks use in turns, nothing is wrong: take them in the same turn on every rank",
     ),
     "torch/different_reduce_op": (
