@@ -13,7 +13,7 @@ TORCH: dict[str, tuple[str, str]] = {
         "the order follows something that differs between ranks: a set, a dict filled in another order, "
         "the order in which work was ready",
         "sort what is iterated over by what all ranks share (a name, an index); if these are "
-        "scratch buffers that ranks use in turns, nothing is wrong: take them in the same turn on every rank",
+        "scratch buffers used in turns, nothing is wrong: take them in the same turn on every rank",
     ),
     "torch/different_reduce_op": (
         "the operation depends on the rank, or a default was left in one branch",
