@@ -31,7 +31,7 @@ from harness.record import CHANGES, FETCHED, WRITTEN, Event, Run
 _READS = frozenset(("load", "remote_load"))
 _DONE = {
     "store": "was done", "deliver": "was delivered", "deliver_part": "was delivered in part",
-    "land": "had landed",
+    "land": "had landed", "write_back": "wrote its 64-byte line back",
 }
 
 
