@@ -1,8 +1,9 @@
 """What a hunt tries: parameter sets from Hypothesis, each under the explorers' portfolio.
 
 For each parameter set the portfolio starts with the default run and goes on with everything held to
-its last legal moment, late data, a slow rank, PCT 1 to 3, POS, a random walk, a few sparse deviations,
-operations that tear, cores with caches where the scenario says so, and a crash; of a scenario with a recovery some crash states of its disk. A program
+its last legal moment, late data, cores with caches (where the scenario says so), a slow rank, PCT 1 to 3,
+POS, a random walk, a few sparse deviations, operations that tear, and a crash; of a scenario with a
+recovery some crash states of its disk. A program
 with a disk gets a few of the explorers and of the many faults for each parameter set, and for the next
 one those that follow: how a store is configured matters more there than one more schedule. The first
 parameter set is the scenario's defaults in a world of four, what a user would try first. All randomness

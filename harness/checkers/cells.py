@@ -18,8 +18,8 @@ _HOW = {"store": "store", "store_issue": "store"}
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write to a cell. how: add, set, store, put, or line: a write to another cell of its 64-byte line
-    that wrote the whole line back; rank: who issued it."""
+    """One write to a cell. rank: who issued it. how: add, set, store, put, or line: a write to another
+    cell that wrote the 64-byte line of both back."""
 
     index: int
     rank: int

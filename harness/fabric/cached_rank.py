@@ -154,7 +154,7 @@ class CachedRank(SimulatedRank):
 
     def _put_signal(
         self, dst: Window, peer: int, src: Source, at: int, cell: Window, cell_at: int,
-        amount: int, op: NotifyOp, publish: bool = True,
+        amount: int, op: NotifyOp, *, publish: bool = True,
     ) -> InFlight:
         if publish:
             self._publish()
@@ -163,7 +163,7 @@ class CachedRank(SimulatedRank):
         return self._line_of_set(signal)
 
     def _notify(
-        self, cell: Window, peer: int, at: int, value: int, op: NotifyOp, publish: bool = True
+        self, cell: Window, peer: int, at: int, value: int, op: NotifyOp, *, publish: bool = True
     ) -> InFlight:
         if publish:
             self._publish()
@@ -200,7 +200,7 @@ class CachedRank(SimulatedRank):
 
     def _wait(
         self, cell: Window, at: int, value: int, cmp: WaitCmp, timeout: float | None,
-        invalidate: bool = True,
+        *, invalidate: bool = True,
     ) -> bool:
         self._publish()
         came = super()._wait(cell, at, value, cmp, timeout)

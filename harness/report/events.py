@@ -8,7 +8,10 @@ from harness.record import CALLED, DELIVERIES, FETCHED, OF_WORKS, Event, Run, pl
 
 _WRITES = frozenset(("store", "store_issue", "remote_store", "put", "put_nbi", "put_signal"))
 
-_LANDS = {"read": "reads ", "read_part": "reads part ", "land": "lands ", "deliver_part": "part ", "write_back": "line "}
+_LANDS = {
+    "read": "reads ", "read_part": "reads part ", "land": "lands ", "deliver_part": "part ",
+    "write_back": "line ",
+}
 _OF_WORKS = {
     "complete": "{} completes", "wait_work": "wait for {}", "expired": "stop waiting for {}",
 }

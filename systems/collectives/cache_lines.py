@@ -1,10 +1,10 @@
 """An exchange for cores with caches: each rank stages its row, and sets a flag at each peer, a cell a
 writer. Nobody else writes a writer's cell, and no two writers' cells share a 64-byte line.
 
-A peer's row comes both ways: half by the owner's put into one's own window, half by a remote_load from the
-owner's. Flags hold the number of the call, so they are set once a call and never reset; a second round of
-flags, behind the first in lines of its own, says that the rows have been read. Without caches one cell
-after the other would do.
+A peer's row comes both ways: half by the owner's put into one's own window, half by a remote_load from
+the owner's. Flags hold the number of the call, so they are set once a call and never reset; a second
+round of flags, in lines of its own, says that the rows have been read. Without caches one cell after the
+other would do.
 
 Source: PyPTO's packed receive counters, overwritten by whole lines (pto-isa pull request 323).
 """
