@@ -95,23 +95,26 @@ class CachedRank(SimulatedRank):
             self._sim.reading(self._lane, value, "store", self._code, self._lasti)
         if at < 0 or at * dst.itemsize + len(data) > dst.nbytes:
             self._bounds("store", dst, at, len(data) // dst.itemsize)
-        self._store_later(dst, at, data)
+        self._store_later(dst, at, data, moved=isinstance(value, torch.Tensor))
 
-    def _store_later(self, dst: Window, at: int, data: bytes) -> None:
-        """Issue a store: this lane sees it now, memory at an event of its own."""
+    def _store_later(self, dst: Window, at: int, data: bytes, *, moved: bool) -> None:
+        """Issue a store: this lane sees it now, memory at an event of its own. moved: by bytes, as tiles
+        are; a number is written by the core, with its line."""
         lane, sim, cache, region = self._lane, self._sim, self._cache, dst.mine
         start = dst.start + at * dst.itemsize
         lo, hi = start - region.base, start - region.base + len(data)
         lane.pending = ("store_issue", dst.number, self.index, lo, hi)
         sim.point(lane)
         number = sim.issued
-        mark = number if cache.meets(region, start, start + len(data)) else lane.fence_mark
+        whole = cache.lines and not moved
+        meets = cache.meets(region, start, start + len(data), whole=whole)
+        mark = number if meets else lane.fence_mark
         op = InFlight(
             number, "line", lane, self.index, dst.number, region, start, len(data), data, mark,
             self._code, self._lasti,
         )
         op.value = digest(data)
-        cache.line(op, data, dst.itemsize)
+        cache.line(op, data, dst.itemsize, whole=whole)
         cache.unpublished.append(op)
         cache.wrote(region, start, data)
         self._event_of(op, "store_issue", lo, hi)
@@ -180,7 +183,7 @@ class CachedRank(SimulatedRank):
         sets = self._cache.lines and op == NotifyOp.Set and type(cell) is Window
         if sets and type(peer) is int and 0 <= peer < self.size and type(at) is int:
             region, start = cell.regions[peer], cell.start + 4 * at
-            if region is not None and self._cache.meets(region, start, start + 4):
+            if region is not None and self._cache.meets(region, start, start + 4, whole=True):
                 lane.fence_mark = self._sim.issued
         try:
             yield
@@ -193,7 +196,7 @@ class CachedRank(SimulatedRank):
         if cache.lines and signal.kind == "set":
             signal.value = signal.data
             number = signal.data & 0xFFFFFFFF
-            cache.line(signal, number.to_bytes(4, "little"), 4)
+            cache.line(signal, number.to_bytes(4, "little"), 4, whole=True)
         return signal
 
     # Synchronisation ----------------------------------------------------------------------------

@@ -33,28 +33,23 @@ class Cache:
         # By region and line: the copy, and before which event it was fetched.
         self._copies: dict[Region, dict[int, tuple[bytearray, int]]] = {}
 
-    def span(self, region: Region, start: int, stop: int) -> tuple[int, int]:
-        """Bytes start..stop of a region's memory, or with `lines` all of the lines they lie in."""
-        if not self.lines:
-            return start, stop
-        base = region.base
-        first = (start - base) // LINE_BYTES * LINE_BYTES
-        last = -((base - stop) // LINE_BYTES) * LINE_BYTES
-        return base + first, base + min(last, region.nbytes)
-
-    def meets(self, region: Region, start: int, stop: int) -> bool:
-        """Whether something that this lane wrote to the same lines is not in memory yet."""
+    def meets(self, region: Region, start: int, stop: int, *, whole: bool) -> bool:
+        """Whether what this lane is to write to bytes start..stop (whole: with the rest of their lines)
+        overlaps with what it wrote before and memory does not have yet."""
         self._flying = [op for op in self._flying if not op.done]
-        lo, hi = self.span(region, start, stop)
+        lo, hi = _lines_of(region, start, stop) if whole else (start, stop)
         return any(
             op.target is region and op.outer < hi and lo < op.outer + len(op.data)
             for op in self._flying
         )
 
-    def line(self, op: InFlight, data: bytes, grain: int) -> None:
-        """Make `op`, just issued or about to be, write back the lines of `data` as they are here now."""
+    def line(self, op: InFlight, data: bytes, grain: int, *, whole: bool) -> None:
+        """Make `op`, just issued or about to be, write `data` back; whole: with the rest of its lines, as
+        they are here now."""
         region, start = op.target, op.start
-        lo, hi = self.span(region, start, start + op.nbytes)
+        lo, hi = start, start + op.nbytes
+        if whole:
+            lo, hi = _lines_of(region, lo, hi)
         content, _ = self.read(region, lo, hi, -1)
         op.kind, op.outer, op.grain = "line", lo, grain
         op.data = content[: start - lo] + data + content[start - lo + op.nbytes :]
@@ -107,6 +102,14 @@ class Cache:
     def invalidate(self) -> None:
         """Drop every copy; what the lane wrote stays its own."""
         self._copies.clear()
+
+
+def _lines_of(region: Region, start: int, stop: int) -> tuple[int, int]:
+    """The lines in which bytes start..stop of a region lie, within its payload."""
+    base = region.base
+    first = (start - base) // LINE_BYTES * LINE_BYTES
+    last = -((base - stop) // LINE_BYTES) * LINE_BYTES
+    return base + first, base + min(last, region.nbytes)
 
 
 def write_back(flights: Deliveries, op: InFlight) -> None:

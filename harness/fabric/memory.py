@@ -28,13 +28,14 @@ test_delivery.py has one test for each row):
     N delayed: a store to a window                                  this lane sees it at once; memory has
                                                                     it by an event of its own (a put to
                                                                     oneself), in any order with others
-    O ... two of a lane to the same bytes (with lines: line)        in order
+    O ... two of a lane to the same bytes (row Q: lines)            in order
     P publish, before notify, put_signal, wait, fence, sync,        memory has every store of this lane
       window, a put from a window, remote_load or get of oneself    (quiet waits for them anyway)
-    Q lines: such a store, or a notify by Set                       writes the whole of its 64-byte lines
-                                                                    as this lane saw them at the issue:
-                                                                    what came there since is lost;
-                                                                    AtomicAdd, put, remote_store do not
+    Q lines: a store of a number to a window (late, as in N), and   write the whole of their 64-byte line
+      a notify or signal by Set                                     as this lane saw it at the issue: what
+                                                                    came there since is lost; a store of
+                                                                    a tensor (late too), AtomicAdd, put
+                                                                    and remote_store write their bytes
     R stale: a load of a window                                     sees the copy of its line that this
                                                                     lane's load before fetched, with its
                                                                     own stores; remote_load, get, put,

@@ -70,6 +70,7 @@ def plans(draw):
                 st.sampled_from([0, 4, 8, 64]),
                 st.booleans(),
                 st.booleans(),
+                st.booleans(),
             )
         ),
         faults=draw(st.lists(faults, max_size=3).map(tuple)),
