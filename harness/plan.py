@@ -52,8 +52,8 @@ class Visibility(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     torn: puts and gets may take effect in pieces, cut at multiples of so many bytes; 0 = whole.
     What a core's cache does (rows N to S of fabric/memory.py) exists on the simulated fabric only.
-    lines: a store of a number, and a notify by Set, writes all of its 64-byte line back. stale: a load may
-    see an old copy of a line. delayed: a store reaches memory later (with `lines` it always does).
+    lines: a store of a number, and a notify by Set, writes all of its 64-byte line back. stale: a load
+    may see an old copy of a line. delayed: a store reaches memory later (with `lines` it always does).
     """
 
     delivery: Literal["relaxed", "eager"] = "relaxed"

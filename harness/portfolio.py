@@ -1,9 +1,9 @@
 """What a hunt tries: parameter sets from Hypothesis, each under the explorers' portfolio.
 
 For each parameter set the portfolio starts with the default run and goes on with everything held to
-its last legal moment, late data, cores with caches (where the scenario says so), a slow rank, PCT 1 to 3,
-POS, a random walk, a few sparse deviations, operations that tear, and a crash; of a scenario with a
-recovery some crash states of its disk. A program
+its last legal moment, late data, a slow rank, PCT 1 to 3, POS, a random walk, a few sparse deviations,
+operations that tear, and a crash; of a scenario with a recovery some crash states of its disk; where it
+is for cores with caches, with those first. A program
 with a disk gets a few of the explorers and of the many faults for each parameter set, and for the next
 one those that follow: how a store is configured matters more there than one more schedule. The first
 parameter set is the scenario's defaults in a world of four, what a user would try first. All randomness
@@ -190,12 +190,12 @@ def _explorers(plan: Plan, order: Order, number: int, default: Run) -> Iterator[
     source = generator("portfolio", order.root_seed, number)
     points, operations = default.points, default.operations
     held = _held(plan, operations)
-    if held:
-        yield Attempt("held", replace(plan, schedule=held))
-        yield Attempt("late_data", replace(plan, schedule=data_holds(default)))
     stamp = (order.root_seed, number)
     if order.scenario.caches and not plan.visibility.caches:
         yield from _cached(plan, default, stamp)
+    if held:
+        yield Attempt("held", replace(plan, schedule=held))
+        yield Attempt("late_data", replace(plan, schedule=data_holds(default)))
     yield Attempt("pct1", plan, PCT(1, points, *stamp))
     yield Attempt("slow_rank", plan, SlowRank(source.randrange(plan.ranks)))
     yield Attempt("pct2", plan, PCT(2, points, *stamp))

@@ -116,9 +116,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
             simulation.failures.append(Failure(-1, -1, 0, error, text, code, lasti, "host"))
         if program is not None:
             _add_memory(program, windows)
-            _add_lanes(
-                program, simulation, ranks, windows, interposer, dispatched, _kind_of_rank(job.caches)
-            )
+            _add_lanes(program, simulation, ranks, windows, interposer, dispatched, job.caches)
             if job.watch:
                 with Watching(simulation):
                     simulation.run(when_blocked)
@@ -156,9 +154,12 @@ def _add_memory(program: HostProgram, windows: SharedWindows) -> None:
 
 def _add_lanes(
     program: HostProgram, simulation: Simulation, ranks: list[RankState], windows: SharedWindows,
-    interposer: Interposer | None, dispatched: list[list[int]], kind: Callable[..., SimulatedRank],
+    interposer: Interposer | None, dispatched: list[list[int]], caches: Visibility | None,
 ) -> None:
-    """The world's lanes, in order. kind: makes a rank as one of its lanes sees it."""
+    """The world's lanes, in order."""
+    kind: Callable[..., SimulatedRank] = SimulatedRank
+    if caches is not None:
+        kind = functools.partial(CachedRank, caches)
     for index, worker in _lanes(program):
         began: list[int] = []
         dispatched.append(began)
@@ -167,10 +168,6 @@ def _add_lanes(
         )
         queue = rank_queue(rank, program, windows, interposer, began)
         rank._lane = simulation.add_lane(queue, index, worker)
-
-
-def _kind_of_rank(caches: Visibility | None) -> Callable[..., SimulatedRank]:
-    return SimulatedRank if caches is None else functools.partial(CachedRank, caches)
 
 
 def _lanes(program: HostProgram) -> list[tuple[int, int]]:

@@ -118,7 +118,7 @@ SHOWN_BY = {
     "alltoallv.count_read_before_arrival": Hold(1),
     "alltoallv.places_move_with_the_size": Hold(8),
     "barrier.fence_for_quiet": Hold(0),
-    "cache_lines.packed_cells": Hold(7),
+    "cache_lines.packed_cells": Hold(1),
     "groups.groups_share_a_slot": Hold(0),
     "pipeline.one_counter_for_all_chunks": Hold(0),
     "scratch.flags_move_with_the_size": Hold(0),

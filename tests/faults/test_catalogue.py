@@ -213,7 +213,7 @@ class Row:
     ranks: int = 3
     schedule: tuple = ()
     spares_ranks: int = 0
-    visibility: Visibility = Visibility()
+    caches: str = ""  # a delivery switch
 
 
 ROWS = [
@@ -246,11 +246,11 @@ ROWS = [
     Row(WrongShape(rank=0, nth=1), pull, "integrity/unwritten_memory", ask),
     Row(
         MissingPublish(rank=1), staged, "integrity/unwritten_memory", pull, ranks=2,
-        schedule=(Hold(1),), visibility=Visibility(delayed=True),
+        schedule=(Hold(2),), caches="delayed",
     ),
     Row(
         MissingInvalidate(rank=1, nth=1), again, "integrity/stale_value", pull, ranks=2,
-        visibility=Visibility(stale=True),
+        caches="stale",
     ),
     Row(MisalignedBase(rank=1), push, "integrity/wrong_value", alone),
     Row(MisalignedBase(rank=1, nth=1, nbytes=1), push, "exceptions/misaligned", alone),
@@ -270,7 +270,7 @@ def plan_of(row, *, program=None, ranks=None, faulty=True):
     return Plan(
         scenario=program.name, params=program.params(), ranks=ranks or row.ranks,
         faults=(row.fault,) if faulty else (), schedule=row.schedule,
-        visibility=row.visibility,
+        visibility=Visibility(**({row.caches: True} if row.caches else {})),
     )
 
 

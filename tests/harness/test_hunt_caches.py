@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from harness import Plan, Visibility, registry, run
-from harness.corpus import decode_seed, encode_seed, replay, seed_of
+from harness.corpus import read, replay, seed_of, write
 from harness.errors import PlanError
 from harness.hunt import Order, hunt
 from harness.minimise import minimise
@@ -52,6 +52,18 @@ def test_the_smallest_plan_has_one_switch_and_says_why(defect):
     assert small.outcome.plan.ranks == (3 if defect == "packed_cells" else 2)
     assert len(small.outcome.plan.schedule) <= 1
     assert why in small.finding.cause
+
+
+@defects
+def test_a_seed_holds_the_switches_and_replays(defect, tmp_path):
+    found = hunt(order(defect))
+    path = tmp_path / "it.json"
+    write(path, seed_of("it", found.outcome, found.finding, RUNG))
+    seed = read(path)
+    assert seed.plan.visibility.caches
+    again = replay(seed, "it.json")
+    assert (again.problem, again.stale) == ("", False)
+    assert again.outcome.run.identity() == found.outcome.run.identity()
 
 
 @pytest.mark.parametrize("caches", [False, True])
