@@ -52,6 +52,12 @@ def changes_nothing(name, fault, plans_max):
 
 
 def test_every_bug_fault_is_declared_somewhere():
-    """A fault that no scenario declares is one whose detection nothing shows."""
-    bugs = {name for name, fault in registry.faults().items() if fault.family == "bug"}
+    """A fault that no scenario declares is one whose detection nothing shows.
+
+    A launcher's faults hit users' scripts, which declare nothing: tests/faults/test_launch.py shows theirs.
+    """
+    bugs = {
+        name for name, fault in registry.faults().items()
+        if fault.family == "bug" and fault.__module__ != "faults.launch"
+    }
     assert bugs <= {fault for _, fault, _ in DECLARED}
