@@ -1,6 +1,6 @@
 # ranks: 2..4
 # One worker, three calls: its windows stay, and the number of the call is the threshold of its barrier.
-# What a rank stages in one call alternates between two slots, so that nobody overwrites what is still read.
+# What a rank stages in one call alternates between two slots, so nobody overwrites what is still read.
 import argparse
 
 import pypto.language as pl
