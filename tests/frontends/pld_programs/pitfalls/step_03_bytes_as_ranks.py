@@ -1,5 +1,5 @@
 # ranks: 2..4
-# expects: pld/window_larger_than_buffer
+# expects: pld/byte_size
 # alloc_window_buffer counts bytes; it is given the number of cells.
 import argparse
 

@@ -1,5 +1,5 @@
 # ranks: 2..4
-# expects: races/read_before_write
+# expects: races/unordered_read
 # The neighbour's window is read before the barrier that says that it is staged.
 import argparse
 

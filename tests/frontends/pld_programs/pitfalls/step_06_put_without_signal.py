@@ -1,5 +1,5 @@
 # ranks: 2..4
-# expects: races/read_before_write
+# expects: races/unordered_read
 # put returns at the sender; nothing tells the receiver when its inbox is full.
 import argparse
 

@@ -1,5 +1,5 @@
 # ranks: 2..4
-# expects: races/read_before_write
+# expects: races/unordered_read
 # Reduce-scatter, then all-gather, meeting on the same cells: the second barrier waits for what the first
 # already left there.
 import argparse

@@ -1,5 +1,5 @@
 # ranks: 2..4
-# expects: races/read_before_write
+# expects: races/unordered_read
 # A rank says that its rows are there, then sends them.
 import argparse
 
