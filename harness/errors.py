@@ -158,6 +158,18 @@ class ProcessStarted(OperationError):
     """A rank program that starts a process under simulation."""
 
 
+class PldRuleError(OperationError):
+    """What PyPTO's compiler or runtime would refuse in a `pld` program. rule: its name."""
+
+    def __init__(self, rule: str, text: str) -> None:
+        super().__init__(text)
+        self.rule = rule
+
+
+class NotSimulated(OperationError, AttributeError):
+    """A part of PyPTO that has no counterpart here."""
+
+
 class PeerLost(RankfaultError):
     """Raised in a rank that waits for what only a dead rank could do."""
 
