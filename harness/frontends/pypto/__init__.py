@@ -1,0 +1,1 @@
+"""PyPTO distributed (`pld`) programs, run unmodified on the simulated fabric."""
