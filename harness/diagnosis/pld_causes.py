@@ -88,6 +88,10 @@ PLD: dict[str, tuple[str, str]] = {
         "the world size stands as a constant in a shape",
         'use NR = pl.dynamic("NR") everywhere in the host signature',
     ),
+    "pld/unbound_dynamic": (
+        "no argument of the call has this dynamic extent in its declared shape",
+        "use the symbol in the shape of a parameter of the function that needs it",
+    ),
     "pld/several_programs": (
         "a worker with several programs cannot tell which one rt(...) means",
         "call rt.run(program, ...)",
