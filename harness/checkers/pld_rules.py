@@ -7,7 +7,7 @@ set_on_shared_cell: a rank's Set replaced another rank's, which no wait (or read
     which its writer could have issued before that.
 eq_can_overshoot: after an == wait had seen its value, an add took the cell on that could have come before:
     its lane had waited for nothing since.
-tag_zero: a lane is blocked in a >= wait for 1 or more, and all that came to its cell were zeros.
+tag_of_zero: a lane is blocked in a >= wait for 1 or more, and all that came to its cell were zeros.
 
 Not modelled: orders that come from polling something else than a cell.
 """
@@ -130,7 +130,7 @@ class _Cells:
             foreign = [event for event in events if run.rank_of(event) != key[1]]
             if foreign and all(event.value in (0, ("set", 0)) for event in events):
                 yield finding(
-                    "pld", "tag_zero", run.rank_of(foreign[0]),
+                    "pld", "tag_of_zero", run.rank_of(foreign[0]),
                     f"{run.lane_name(blocked.lane)} waits for >= {blocked.expected} in "
                     f"{self._named(key)}, and {actor(run, foreign[0])} brings 0",
                     sites=(run.site(foreign[0]),), events=(self.notifies[key][0],),

@@ -11,7 +11,7 @@ PLD: dict[str, tuple[str, str]] = {
         "alloc_window_buffer was given a number of ranks or elements; its size counts bytes",
         "multiply by dtype.get_byte(), or pass the shape and dtype=",
     ),
-    "pld/window_too_large": (
+    "pld/window_larger_than_buffer": (
         "the view needs more bytes than were allocated",
         "compute the buffer's size and the view's shape from the same expression",
     ),
@@ -22,25 +22,45 @@ PLD: dict[str, tuple[str, str]] = {
         "a kernel asks for the world size, which only the host knows",
         "nranks(get_comm_ctx(window)) in the kernel, or pass it down as a scalar",
     ),
-    "pld/host_in_kernel": (
+    "pld/host_only": (
         "a call that only HOST code may make stands in a kernel",
         "make it in the HOST function and pass its result down",
     ),
-    "pld/kernel_in_host": (
+    "pld/device_only": (
         "a call of kernels stands in HOST code, where no rank runs yet",
         "move it into the kernel that is dispatched",
     ),
-    "pld/plain_tensor": (
+    "pld/not_a_window": (
         "a plain Tensor stands where peers must reach in",
         "allocate a window, and annotate the parameter pld.DistributedTensor",
     ),
-    "pld/wrong_offsets": (
+    "pld/offset_rank": (
         "the number of offsets, or of extents, is not the tensor's rank",
         "give one offset for each dimension of the tensor",
     ),
     "pld/outside_tensor": (
         "offset plus extent goes past the tensor",
         "compare both with the shape; clip a last piece with valid_shape",
+    ),
+    "pld/not_a_member": (
+        "the window belongs to other devices: those whose dispatches are given a view of its buffer",
+        "pass the window only to devices of its domain, or dispatch this one with it as well",
+    ),
+    "pld/index_rank": (
+        "more axes are indexed than the tensor has", "index at most one element or slice an axis"
+    ),
+    "pld/slice_step": ("a slice has a step", "slice with step 1, and loop over what is left out"),
+    "pld/host_reads_tensor": (
+        "HOST code is recorded before any device runs, so it cannot look at a result",
+        "compute with it in a kernel, or in a sub-worker",
+    ),
+    "pld/wrong_alloc": (
+        "a shape comes without its dtype, or a byte count with one",
+        "alloc_window_buffer(bytes), or alloc_window_buffer(shape, dtype=...)",
+    ),
+    "pld/wrong_operand": (
+        "another kind of value is due there: memory for a tile, or a tile for memory",
+        "put and get move memory, remote_store a core's own value; window() takes a buffer",
     ),
     "pld/wrong_dtype": (
         "source and destination, or cell and value, differ in dtype",
@@ -63,7 +83,7 @@ PLD: dict[str, tuple[str, str]] = {
         "the hardware has no atomic add for this dtype",
         "use FP32, BF16, FP16, INT32, INT16 or INT8, and cast afterwards",
     ),
-    "pld/wrong_peer": (
+    "pld/peer_outside_domain": (
         "the peer is computed outside the window's own domain: a negative remainder (device integers "
         "truncate), or a global device number where a rank of the domain is due",
         "take (rank + nranks - 1) % nranks, with rank and nranks of that window's get_comm_ctx",
@@ -84,7 +104,7 @@ PLD: dict[str, tuple[str, str]] = {
         "a host tensor lies in private memory, which the workers cannot see",
         "call share_memory_() on it before prepare()",
     ),
-    "pld/fixed_world": (
+    "pld/world_size_not_dynamic": (
         "the world size stands as a constant in a shape",
         'use NR = pl.dynamic("NR") everywhere in the host signature',
     ),
@@ -100,11 +120,11 @@ PLD: dict[str, tuple[str, str]] = {
         "SIMPLER_DFX and SIMPLER_HOST_STRACE are compile-time macros; the environment changes nothing",
         "rebuild the runtime, or use RunConfig(enable_...=True); SIMPLER_DEVICE_STRACE_ENABLE is read",
     ),
-    "pld/shared_allocation": (
+    "pld/shared_buffer": (
         "two windows of the call are views of one allocation, so signals and data overwrite each other",
         "give each its own alloc_window_buffer",
     ),
-    "pld/mesh_and_ring": (
+    "pld/mesh_and_ring_signal": (
         "mesh counts in [rank, 0] and ring in [row, rank]: one buffer cannot serve both",
         "give each algorithm a signal of its own",
     ),
@@ -128,7 +148,7 @@ PLD: dict[str, tuple[str, str]] = {
         "more can arrive before the wait has looked, and == then never holds",
         "wait with Ge, or let the writers wait until the cell was seen",
     ),
-    "pld/tag_zero": (
+    "pld/tag_of_zero": (
         "the tag is 0, and the wait looks for at least 1", "number tags from 1 (a cell starts at 0)"
     ),
 }

@@ -30,7 +30,7 @@ def check_window(
 ) -> None:
     """A view of `shape` elements over a buffer of `has` bytes a rank.
 
-    Raises byte_size when `has` is what a count of ranks or elements would be, else window_too_large.
+    Raises byte_size when `has` is what a count of ranks or elements would be, else window_larger_than_buffer.
     """
     elements = math.prod(shape)
     need = elements * itemsize
@@ -41,7 +41,7 @@ def check_window(
         raise broken(
             "byte_size", f"{text}{name} was allocated with {has}, which is a count, not bytes"
         )
-    raise broken("window_too_large", f"{text}{name} has {has}")
+    raise broken("window_larger_than_buffer", f"{text}{name} has {has}")
 
 
 def check_extents(
@@ -49,7 +49,7 @@ def check_extents(
 ) -> None:
     """A tensor given for a parameter whose constant extents are `declared` (others: symbols).
 
-    Raises fixed_world where the extent given is the world size and the declared one is another constant,
+    Raises world_size_not_dynamic where the extent given is the world size and the declared one is another constant,
     else wrong_shape.
     """
     if len(declared) != len(given):
@@ -62,7 +62,7 @@ def check_extents(
             continue
         text = f"dimension {dimension} of {parameter} is declared {constant}, given {extent}"
         if dimension == 0 and extent == world:
-            raise broken("fixed_world", f"{text}, which is the world size: declare it pl.dynamic")
+            raise broken("world_size_not_dynamic", f"{text}, which is the world size: declare it pl.dynamic")
         raise broken("wrong_shape", text)
 
 

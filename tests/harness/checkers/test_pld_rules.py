@@ -124,21 +124,21 @@ def tag_from_one(rank, cells):
 
 
 def test_a_tag_of_zero():
-    assert kinds(zero_tag, ranks=2) == ["pld/tag_zero"]
+    assert kinds(zero_tag, ranks=2) == ["pld/tag_of_zero"]
     silent(tag_from_one, ranks=2)
 
 
 def test_a_rule_that_a_call_broke_is_the_finding():
     def program(rank, cells):
         if rank.index == 1:
-            raise PldRuleError("wrong_offsets", "notify with 1 offset; 'sig' has 2 dimensions")
+            raise PldRuleError("offset_rank", "notify with 1 offset; 'sig' has 2 dimensions")
         rank.wait(cells, 0, 1)
 
     run = ran(program, ranks=2)
     (found,) = PldRules().check(run)
-    assert (found.name, found.rank) == ("pld/wrong_offsets", 1)
+    assert (found.name, found.rank) == ("pld/offset_rank", 1)
     assert "notify with 1 offset; 'sig' has 2 dimensions" in found.message
-    assert found.remedy == likely("pld/wrong_offsets")[1] != ""
+    assert found.remedy == likely("pld/offset_rank")[1] != ""
     assert list(Exceptions().check(run)) == []
 
 

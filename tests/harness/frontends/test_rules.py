@@ -24,12 +24,12 @@ def test_a_count_where_bytes_are_due(has):
 
 
 def test_a_window_of_more_bytes_than_its_buffer():
-    assert broken(rules.check_window, "buf", 4096, [1025], 4, WORLD) == "window_too_large"
+    assert broken(rules.check_window, "buf", 4096, [1025], 4, WORLD) == "window_larger_than_buffer"
     rules.check_window("buf", 4096, [1024], 4, WORLD)
 
 
 def test_a_world_size_that_is_fixed():
-    assert broken(rules.check_extents, "x", [2, 8], [WORLD, 8], WORLD) == "fixed_world"
+    assert broken(rules.check_extents, "x", [2, 8], [WORLD, 8], WORLD) == "world_size_not_dynamic"
     assert broken(rules.check_extents, "x", [WORLD, 8], [WORLD, 9], WORLD) == "wrong_shape"
     assert broken(rules.check_extents, "x", [8], [8, 1], WORLD) == "wrong_shape"
     rules.check_extents("x", [object(), 8], [WORLD, 8], WORLD)
