@@ -1,1 +1,1 @@
-"""PyPTO distributed (`pld`) programs, run unmodified on the simulated fabric."""
+"""PyPTO `pld` programs, run as ordinary Python on the simulated fabric."""
