@@ -6,8 +6,8 @@ Faker provider where an annotation's `Meta(extra={"faker": "sentence"})` names o
 
 from __future__ import annotations
 
-from collections.abc import Collection
 import functools
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
