@@ -302,7 +302,7 @@ def _regions(
     what: str, dst: View, src: View, dst_offsets: Any, src_offsets: Any, shape: Any
 ) -> tuple[View, View]:
     """The regions of a transfer: of one shape and dtype."""
-    if dst.dtype.name != src.dtype.name:
+    if dst.dtype.torch is not src.dtype.torch:
         raise broken("wrong_dtype", f"{what} from {src!r} to {dst!r}: their dtypes differ")
     if len(dst.shape) != len(src.shape):
         raise broken("wrong_shape", f"{what} from {src!r} to {dst!r}: their ranks differ")
