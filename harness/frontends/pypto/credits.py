@@ -1,7 +1,7 @@
 """The barrier that every collective is built on: cells that count credits, and give them back.
 
 The g-th barrier of a call: one credit to each peer, in the peer's cell of mine; then wait until each
-peer's cell here holds g. When the call ends each rank takes what its peers gave back out of its own cells,
+peer's cell here holds g. When the call ends each rank takes what its peers gave back out of its cells,
 so that the next call, of whatever kind, finds zeros and counts from 1 again. Adds commute, so a peer that
 is a call ahead does no harm. Source: reference/pypto.md 2.4.
 """
