@@ -248,3 +248,11 @@ def _check_rows(name: str, operands: dict[str, Any], nranks: int) -> None:
     due = target.shape[-1] if name == "allgather" else target.numel
     if numel != due:
         raise broken("wrong_shape", f"{text}, source {source!r}: {due} elements are due")
+
+
+NAMES = {
+    f"tensor.{one.__name__}": one
+    for one in (
+        barrier, broadcast, allgather, all_to_all, all_to_all_v, reduce_scatter, allreduce,
+    )
+}
