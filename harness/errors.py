@@ -11,6 +11,7 @@
         OutOfBounds  WrongDtype  WrongShape  WrongPeer  WrongHandle  Misaligned  NonContiguous
         UseAfterFree  DispatchError  NotShared  ThreadStarted  NoSchedulingPoint  RankExited
         CollectiveMismatch  WrongCollective  NotAMember  WrongWorld  ProcessStarted
+        PldRuleError  NotSimulated
       PeerLost                   the world's answer to a rank that waits for a dead one
       Undecided                  a checker that came to no verdict
       NotYet                     a part of the interface that has its place but no body yet
@@ -159,7 +160,10 @@ class ProcessStarted(OperationError):
 
 
 class PldRuleError(OperationError):
-    """What PyPTO's compiler or runtime would refuse in a `pld` program. rule: its name."""
+    """What PyPTO's compiler or runtime would refuse, or silently get wrong, in a `pld` program.
+
+    rule: its name, a row of diagnosis/pld_causes.py; the finding is `pld/<rule>`.
+    """
 
     def __init__(self, rule: str, text: str) -> None:
         super().__init__(text)

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from types import CodeType
 
 from harness.checkers.wording import cell_of, finding
-from harness.errors import NoSchedulingPoint, PeerLost, UseAfterFree, one_line
+from harness.errors import NoSchedulingPoint, PeerLost, PldRuleError, UseAfterFree, one_line
 from harness.finding import Finding
 from harness.record import Blocked, Failure, Run, place, site_of
 
@@ -31,7 +31,7 @@ def checker_of(failure: Failure) -> str:
         return "lifetime"
     if isinstance(failure.error, NoSchedulingPoint):
         return "progress"
-    return "exceptions"
+    return "pld" if isinstance(failure.error, PldRuleError) else "exceptions"
 
 
 def real_failures(run: Run) -> list[Failure]:
@@ -57,7 +57,10 @@ def first_failure(run: Run, checker: str) -> Iterable[Finding]:
     first = failures[0]
     code, lasti, operation = where(first)
     who = "host program" if first.lane < 0 else run.lane_name(first.lane)
-    kind = snake_case(type(first.error).__name__)
+    kind = (
+        first.error.rule if isinstance(first.error, PldRuleError)
+        else snake_case(type(first.error).__name__)
+    )
     text = one_line(first.error).removeprefix("host: " if first.rank < 0 else f"rank {first.rank}: ")
     deed = "raised"
     if isinstance(first.error, NoSchedulingPoint):

@@ -8,6 +8,7 @@ that need the program's source. Exceptions are looked up under the error's own n
 
 from __future__ import annotations
 
+from harness.diagnosis.pld_causes import PLD
 from harness.diagnosis.store_causes import CAUSES
 from harness.diagnosis.stores import STORES
 from harness.diagnosis.torch_causes import TORCH
@@ -193,6 +194,7 @@ LIKELY: dict[str, tuple[str, str]] = {
     ),
     **STORES,
     **TORCH,
+    **PLD,
     "exceptions/not_yet": ("the program uses a part that is not built", "leave it out"),
 }
 

@@ -5,8 +5,7 @@ and performs one harness operation a stretch, offered to the plan's faults as ra
 faults, schedules, races and reports apply as they do to any rank program.
 
 Peers are numbered within the domain of the window that is reached (`Task.domain_of`); the world's number
-is what the harness sees. After a write to a peer comes the fence that PyPTO's compiler inserts, in front of
-the next operation that a peer could see.
+is what the harness sees. Behind a write to peers comes the fence that PyPTO's compiler inserts (`publish`).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from harness.errors import PldRuleError, WrongDtype, WrongPeer, WrongShape
+from harness.errors import PldRuleError, WrongDtype, WrongShape
 from harness.fabric.frames import is_library
 from harness.frontends.pypto.enums import AtomicType, Level, NotifyOp, WaitCmp
 from harness.frontends.pypto.scalars import exact, scalar
@@ -48,18 +47,16 @@ class Task:
     """A dispatch that is running on a device.
 
     rank: the harness's. device: the logical one. level: of the function that runs, CHIP or CORE_GROUP.
-    loops: of loops with carried values, the innermost last (ops.py). unpublished: a write to a peer has no
-    fence behind it yet. place: whatever tasks.py keeps.
+    loops: of loops with carried values, the innermost last (ops.py). place: whatever tasks.py keeps.
     """
 
-    __slots__ = ("device", "level", "loops", "place", "rank", "unpublished")
+    __slots__ = ("device", "level", "loops", "place", "rank")
 
     def __init__(self, rank: SimulatedRank, device: int) -> None:
         self.rank = rank
         self.device = device
         self.level = Level.CHIP
         self.loops: list[Any] = []
-        self.unpublished = False
         self.place: Any = None
 
     def domain_of(self, view: View) -> Domain:
@@ -128,22 +125,23 @@ def operate(kind: str, **args: Any) -> Any:
 
 
 def publish() -> None:
-    """The fence that the compiler puts behind writes to peers."""
-    task = current()
-    if task.unpublished:
-        task.unpublished = False
-        operate("fence")
+    """The fence that the compiler puts behind a write to a peer: when it is over, everybody sees the write.
+
+    It is quiet, not fence: whoever is told of the write may read it on any rank, not on the target alone.
+    """
+    operate("quiet")
 
 
 def _peer(view: View, peer: Any) -> int:
-    """The world's number of in-domain rank `peer`. Raises WrongPeer."""
+    """The world's number of in-domain rank `peer`. Raises PldRuleError (`peer_outside_domain`)."""
     task = current()
     domain = task.domain_of(view)
     number = exact(peer)
     if not 0 <= number < domain.nranks:
-        raise WrongPeer(
+        raise PldRuleError(
+            "peer_outside_domain",
             f"rank {task.device}: peer {number} of {view!r} is outside its domain's ranks "
-            f"0..{domain.nranks - 1}"
+            f"0..{domain.nranks - 1}",
         )
     return domain.members[number]
 
@@ -208,7 +206,6 @@ def buffer(shape: tuple[int, ...], dtype: Any, name: str = "") -> View:
 def remote_load(view: View, peer: Any) -> torch.Tensor:
     """A copy of `peer`'s elements of `view`, in its shape."""
     number = _peer(view, peer)
-    publish()
     parts = [
         operate("remote_load", win=view.handle, peer=number, at=at, shape=count)
         for at, count in view.runs()
@@ -219,10 +216,9 @@ def remote_load(view: View, peer: Any) -> torch.Tensor:
 def remote_store(
     view: View, peer: Any, value: torch.Tensor, *, atomic: AtomicType | int = AtomicType.None_
 ) -> None:
-    """Write `value` into `peer`'s elements of `view`."""
+    """Write `value` into `peer`'s elements of `view`; `publish` is the caller's."""
     number = _peer(view, peer)
     data = _fitting(view, value, "remote_store")
-    publish()
     done = 0
     for at, count in view.runs():
         operate(
@@ -230,42 +226,42 @@ def remote_store(
             atomic=_atomic(atomic),
         )
         done += count
-    current().unpublished = True
 
 
 def put(
     dst: View, peer: Any, src: View, *, atomic: AtomicType | int = AtomicType.None_
 ) -> None:
-    """Write one's own elements of `src` into `peer`'s of `dst`, which has as many."""
+    """Write one's own elements of `src` into `peer`'s of `dst`, which has as many; `publish` is the
+    caller's."""
     number = _peer(dst, peer)
-    publish()
     for at, source, count in _paired(dst, src, "put"):
         held = src.handle.view((count,), src.handle.dtype, source * src.handle.itemsize)
         operate("put", dst=dst.handle, peer=number, src=held, at=at, atomic=_atomic(atomic))
-    current().unpublished = True
 
 
 def get(dst: View, peer: Any, src: View) -> None:
     """Fill one's own elements of `dst` with `peer`'s of `src`, which has as many."""
     number = _peer(src, peer)
-    publish()
     for source, at, count in _paired(src, dst, "get"):
         held = dst.handle.view((count,), dst.handle.dtype, at * dst.handle.itemsize)
         operate("get", dst=held, peer=number, src=src.handle, at=source)
 
 
 def notify(cell: View, peer: Any, value: Any, *, op: NotifyOp | int) -> None:
-    """Add to (or set) the one int32 element of `cell` at `peer`."""
+    """Add to (or set) the one int32 element of `cell` at `peer`.
+
+    One's own cell has changed when it returns: a core sees its own atomic operations in program order.
+    """
     number = _peer(cell, peer)
-    publish()
     (at, _), = cell.runs()
     operate("notify", cell=cell.handle, peer=number, at=at, value=exact(value), op=NotifyOp(op))
+    if number == current().device:
+        operate("quiet")
 
 
 def wait(cell: View, value: Any, *, cmp: WaitCmp | int) -> None:
     """Block until one's own int32 element of `cell` is as large as `value`, or equal."""
     current().domain_of(cell)
-    publish()
     (at, _), = cell.runs()
     operate("wait", cell=cell.handle, at=at, value=exact(value), cmp=WaitCmp(cmp), timeout=None)
 
