@@ -58,6 +58,7 @@ class Device:
 def run_step(task: Task, step: Step, memory: dict[Any, Any]) -> None:
     """One entry of a device's queue."""
     rank = task.rank
+    task.at = step.at
     for number in step.after:
         _await(rank, ("pld", number), step.at)
     args = [_bound(value, memory) for value in step.args]
