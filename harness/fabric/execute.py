@@ -137,6 +137,9 @@ def _add_memory(program: HostProgram, windows: SharedWindows) -> None:
     """Windows first, under their own numbers, then the prepared host tensors."""
     for window in program.windows:
         regions = [Region(window.nbytes, zero=window.zero) for _ in range(program.size)]
+        for region, content in zip(regions, program.held.get(window.number, ()), strict=False):
+            kept = min(len(content), region.nbytes)
+            region.view[region.base : region.base + kept] = content[:kept]
         windows.add("window", window.name, window.shape, window.dtype, regions)
     for prepared in program.prepared.values():
         regions = (

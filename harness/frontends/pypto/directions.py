@@ -56,8 +56,9 @@ MODULES = frozenset(("pl", "pld"))
 
 def accesses(
     body: list[ast.stmt], names: list[str]
-) -> tuple[dict[str, Access], list[ast.expr]]:
-    """By captured name, whether the body reads and writes it; and the calls of kernels in it.
+) -> tuple[dict[str, Access], list[ast.expr], dict[str, str]]:
+    """By captured name, whether the body reads and writes it; the calls of kernels in it; and by name,
+    which captured one it stands for in the end.
 
     A call of a kernel is an expression `(function, (positional names), {keyword: name})`, for whoever
     knows the function's parameters.
@@ -65,21 +66,21 @@ def accesses(
     reader = _Reader(names, body)
     for statement in body:
         reader.visit(statement)
-    return reader.found, reader.callees
+    return reader.found, reader.callees, reader.aliases
 
 
 class _Reader(ast.NodeVisitor):
     def __init__(self, names: list[str], body: list[ast.stmt]) -> None:
         self.found = {name: Access() for name in names}
         self.callees: list[ast.expr] = []
-        self._alias = {name: name for name in names}
+        self.aliases = {name: name for name in names}
         self._stored = {
             node.id for statement in body for node in ast.walk(statement)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
 
     def _touch(self, name: str, *, reads: bool = False, writes: bool = False) -> None:
-        access = self.found.get(self._alias.get(name, ""))
+        access = self.found.get(self.aliases.get(name, ""))
         if access is not None:
             access.reads |= reads
             access.writes |= writes
@@ -108,14 +109,18 @@ class _Reader(ast.NodeVisitor):
             self._rename(target.id, value.id)
             return
         self.visit(value)
-        if isinstance(target, ast.Name) and isinstance(value, ast.Call):
-            kept = self._returned(value)
+        if isinstance(target, ast.Name):
+            kept = self._returned(value) if isinstance(value, ast.Call) else None
             if kept is not None:
                 self._rename(target.id, kept)
+            else:
+                self.aliases.pop(target.id, None)
 
     def _rename(self, new: str, old: str) -> None:
-        if old in self._alias:
-            self._alias[new] = self._alias[old]
+        if old in self.aliases:
+            self.aliases[new] = self.aliases[old]
+        else:
+            self.aliases.pop(new, None)
 
     def _returned(self, call: ast.Call) -> str | None:
         operation = last_name(call.func)
@@ -182,7 +187,7 @@ class _Reader(ast.NodeVisitor):
     def _kernel(self, node: ast.Call) -> None:
         """A function of the program: its parameters say what happens to each argument."""
         def told(value: ast.expr) -> ast.expr:
-            held = self._alias.get(value.id) if isinstance(value, ast.Name) else None
+            held = self.aliases.get(value.id) if isinstance(value, ast.Name) else None
             return ast.Constant(held)
 
         for value in (*node.args, *(k.value for k in node.keywords)):

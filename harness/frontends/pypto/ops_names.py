@@ -43,7 +43,7 @@ _TILE_ONLY: dict[str, Any] = {
 TILE: dict[str, Any] = {**_BOTH, **_TILE_ONLY, "create": ops.create_tile, "fillpad_inplace": ops.fillpad}
 TENSOR: dict[str, Any] = {
     **_BOTH, "create": ops.create_tensor, "dim": ops.dim, "expand_clone": ops_math.expand_clone,
-    "no_dep": tasks.no_dep, "dump_tag": tasks.no_dep,
+    "no_dep": tasks.no_dep, "dump_tag": tasks.dump_tag,
 }
 ARRAY: dict[str, Any] = {
     "create": ops.array_create, "get_element": ops.read, "update_element": ops.array_update,
@@ -64,7 +64,7 @@ UNIFIED: dict[str, Any] = {
     "at": tasks.at, "spmd": tasks.spmd, "split_aiv": tasks.split_aiv,
     "manual_scope": tasks.manual_scope, "scope": tasks.scope, "cluster": tasks.cluster,
     "submit": tasks.submit, "spmd_submit": tasks.spmd_submit, "no_dep": tasks.no_dep,
-    "dump_tag": tasks.no_dep, "split": tasks.hint, "cross_core_slot": tasks.hint,
+    "dump_tag": tasks.dump_tag, "split": tasks.hint, "cross_core_slot": tasks.hint,
     "RUNTIME": -1,
 }
 DEFER_WAIT: Callable[..., None] = tasks.defer_wait  # pld.system.defer_wait

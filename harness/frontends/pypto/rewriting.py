@@ -36,7 +36,8 @@ DOOR = "__pld__"  # the name by which a rewritten function reaches `enter`
 def rewritten(function: Callable[..., Any], enter: Callable[..., Any]) -> Callable[..., Any]:
     """The function with its regions as calls of `enter`; itself, if it has none.
 
-    enter: `enter(kind, body, names, scope, outside, access, callees, *args, **kwargs)`, see tasks.py.
+    enter: `enter(kind, body, names, scope, outside, access, aliases, callees, *args, **kwargs)`, see
+    tasks.py.
     Raises UserFileError for what cannot be rewritten.
     """
     code = getattr(function, "__code__", None)
@@ -172,7 +173,7 @@ class _Rewriter:
             name for name in stored
             if name in self._locals and self._loads.get(name, 0) > inside.get(name, 0)
         )
-        access, callees = accesses(node.body, names)
+        access, callees, aliases = accesses(node.body, names)
         self._number += 1
         label = f"__pld_region_{self._number}__"
         body = ast.FunctionDef(
@@ -185,6 +186,7 @@ class _Rewriter:
             [
                 ast.Constant(kind), ast.Name(label, ast.Load()), ast.Constant(tuple(names)),
                 _call("locals"), ast.Constant(tuple(outside)), _values(access),
+                _texts({name: aliases[name] for name in outside if name in aliases}),
                 ast.Tuple(callees, ast.Load()), *call.args,
             ],
             [ast.keyword("__named__", ast.Constant(bound is not None or target is not None)),
@@ -233,6 +235,10 @@ def _values(access: dict[str, Access]) -> ast.expr:
         [ast.Constant(name) for name in access],
         [ast.Constant((one.reads, one.writes)) for one in access.values()],
     )
+
+
+def _texts(held: dict[str, str]) -> ast.expr:
+    return ast.Dict([ast.Constant(name) for name in held], [ast.Constant(one) for one in held.values()])
 
 
 def _loads(tree: ast.AST) -> dict[str, int]:
