@@ -27,8 +27,8 @@ from harness.frontends.pypto import annotations, compiled, dtypes, enums, functi
 from harness.frontends.pypto.operate import here
 from harness.record import place
 
-_PL_PARTS = ("ops", "ops_tensors", "ops_loops", "tasks")
-_PLD_PARTS = ("remote", "collectives")
+_PL_PARTS = ("ops_names",)
+_PLD_PARTS = ("remote", "collectives", "tasks")
 ROOT = "pypto"
 
 
