@@ -241,19 +241,24 @@ def _ranks(search: _Search) -> None:
 
 def _params(search: _Search, *, lengths: bool) -> None:
     """Shorten the sequences in params, or lower its numbers, as long as that works."""
-    progress = not search.scenario.given
+    progress = True
     while progress:
         progress = False
         plan = search.best.plan
-        data = msgspec.to_builtins(plan.params)
-        for candidate in _smaller(data, lengths=lengths):
-            params = _valid(candidate, type(plan.params))
+        for candidate in _smaller(_changeable(plan, search.scenario), lengths=lengths):
+            params = _valid({**msgspec.to_builtins(plan.params), **candidate}, type(plan.params))
             if params is None or params == plan.params:
                 continue
             searches = SEARCH_RUNS if plan.schedule else 0
             if search.accept_program(replace(plan, params=params), searches):
                 progress = True
                 break
+
+
+def _changeable(plan: Plan, scenario: Scenario) -> dict[str, Any]:
+    """The params that may be made simpler, as plain data."""
+    data = msgspec.to_builtins(plan.params)
+    return {name: value for name, value in data.items() if name not in scenario.fixed}
 
 
 def _valid(data: Any, struct: type[Any]) -> Any:
@@ -386,9 +391,9 @@ def _programs(search: _Search) -> list[Plan]:
     for index in range(len(best.faults)):
         fewer = (*best.faults[:index], *best.faults[index + 1 :])
         found.append(replace(best, faults=fewer))
-    for lengths in () if search.scenario.given else (True, False):
-        for data in _smaller(msgspec.to_builtins(best.params), lengths=lengths):
-            params = _valid(data, type(best.params))
+    for lengths in (True, False):
+        for data in _smaller(_changeable(best, search.scenario), lengths=lengths):
+            params = _valid({**msgspec.to_builtins(best.params), **data}, type(best.params))
             if params is not None and params != best.params:
                 found.append(replace(best, params=params))
     if best.crash is None:

@@ -25,7 +25,7 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 
 from harness.checkup import Bench, Doctor
-from harness.errors import NotYet, UnknownName, UsageError, UserFileError
+from harness.errors import UnknownName, UsageError, UserFileError
 from harness.frontends.kinds import kind_of
 from harness.plan import Fault
 from harness.scenario import Mutant, Scenario
@@ -127,7 +127,9 @@ def find(name: str) -> Scenario:
     """
     path, _, wanted = name.partition("::")
     if path.endswith(".py"):
-        return script(path) if wanted == MAIN else from_file(name)
+        if wanted == MAIN:
+            return script(path)
+        return _pld_named(path, wanted) if wanted and _is_pld(path) else from_file(name)
     known = scenarios()
     if name not in known:
         raise UnknownName("scenario", name, known)
@@ -144,7 +146,7 @@ def find_all(name: str, kind: str | None = None, argv: Sequence[str] = ()) -> li
     if path.endswith(".py"):
         found = kind_of(user_text(path)[0].decode("utf-8", "replace"), path, kind)
         if found == "pld":
-            raise NotYet(f"{path}: pld programs do not run yet")
+            return _pld(path, wanted, argv)
         if found == "torch" and wanted in ("", MAIN):
             return [script(path, argv)]
         if argv:
@@ -161,6 +163,30 @@ def script(path: str, argv: Sequence[str] = ()) -> Scenario:
     text, digest = user_text(path)
     made = script_scenario(path, text, tuple(argv))
     return dataclasses.replace(made, name=f"{PurePosixPath(path)}::{MAIN}", digest=digest)
+
+
+def _is_pld(path: str) -> bool:
+    try:
+        return kind_of(user_text(path)[0].decode("utf-8", "replace"), path) == "pld"
+    except UserFileError:
+        return False  # whoever reads it says what is wrong with it
+
+
+def _pld(path: str, wanted: str, argv: Sequence[str]) -> list[Scenario]:
+    """The scenarios of a pld program: the host calls of its main, or the one that is wanted."""
+    from harness.frontends.pypto.scenarios import scenario_named, scenarios_in
+
+    text, _ = user_text(path)
+    if wanted:
+        return [scenario_named(path, text, wanted, argv)]
+    return scenarios_in(path, text, argv)
+
+
+def _pld_named(path: str, wanted: str) -> Scenario:
+    """The scenario of a seed: its plan brings the main's arguments."""
+    from harness.frontends.pypto.scenarios import scenario_named
+
+    return scenario_named(path, user_text(path)[0], wanted)
 
 
 def mutant_of(scenario: Scenario, name: str | None) -> Mutant | None:

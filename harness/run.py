@@ -149,6 +149,8 @@ def execute_plan(
     """
     check_plan(plan, scenario, "simulated" if real is None else "processes")
     mutant = registry.mutant_of(scenario, plan.bug)
+    if scenario.ready is not None:
+        scenario.ready(plan.params, plan.ranks)
 
     def host(world: World) -> Any:
         return scenario.host(world, plan.params)

@@ -3,10 +3,10 @@
 What a call or a dispatch raised comes first; then how cells are used in the finished run, whether or not
 this schedule shows the harm:
 
-set_on_shared_cell: a rank's Set replaced another rank's, which no wait (or read) of the owner had seen, or
-    which its writer could have issued before that.
-eq_can_overshoot: after an == wait had seen its value, an add took the cell on that could have come before:
-    its lane had waited for nothing since.
+set_on_shared_cell: a rank's Set replaced what another rank had left there, before any wait (or read) of
+    the owner had seen it, or could have: its lane had waited for nothing since.
+eq_can_overshoot: after an == wait had seen its value, an add took the cell on that could have come
+    before, as its lane had waited for nothing since.
 tag_of_zero: a lane is blocked in a >= wait for 1 or more, and all that came to its cell were zeros.
 
 Not modelled: orders that come from polling something else than a cell.

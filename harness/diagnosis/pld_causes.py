@@ -128,6 +128,14 @@ PLD: dict[str, tuple[str, str]] = {
         "mesh counts in [rank, 0] and ring in [row, rank]: one buffer cannot serve both",
         "give each algorithm a signal of its own",
     ),
+    "pld/different_domains": (
+        "the windows of one collective belong to different sets of devices",
+        "pass all of them to the dispatches of the same devices",
+    ),
+    "pld/missing_signal": (
+        "only a mesh all-reduce of HOST code gets a signal of its own",
+        "allocate one and pass it",
+    ),
     "pld/signal_shape": (
         "the signal has not the cells that the collective counts in",
         "mesh: [NR, 1] ([world, core_num] with several cores); ring: [2 * (NR - 1), NR], one row more "

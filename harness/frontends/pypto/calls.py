@@ -74,9 +74,17 @@ class HostCall:
             args.append(value)
         return HostCall(self.function, self.owner, args, self.device_ids, self.kept, self.overrides)
 
-    def record(self, world: World) -> Recording:
-        """Leave the call's dispatches with the world."""
-        return record(world, self._body, self.args)
+    def record(self, world: World, rounds: int = 1) -> Recording:
+        """Leave the call's dispatches with the world.
+
+        rounds: how often it is made, each time behind the one before on every device, on the same windows,
+        which nobody zeroes; its tensors are those of the last.
+        """
+        return record(
+            world, [
+                (one._body, one.args) for one in (*(self.copied() for _ in range(rounds - 1)), self)
+            ]
+        )
 
     def _body(self, recording: Recording, *args: Any) -> None:
         recording.overrides = self.overrides
@@ -122,6 +130,14 @@ class Snapshot:
     call: HostCall
     outputs: list[torch.Tensor]
     outcome: Outcome
+
+    def expected(self) -> dict[str, list[Any]]:
+        """The outputs by name and rank."""
+        names, size = self.call.function.names, self.call.size
+        return {
+            names[index]: by_rank(tensor, size)
+            for index, tensor in zip(self.call.written, self.outputs, strict=True)
+        }
 
 
 class CallFailed(RankfaultError):
@@ -180,7 +196,7 @@ class Live:
 def windows_after(outcome: Outcome, size: int) -> list[list[bytes]]:
     """What the windows of a run hold at its end, by number and rank."""
     return [
-        [known.parts[rank].payload() for rank in range(size)]
+        [known.final(rank) or b"" for rank in range(size)]
         for known in outcome.run.names if known.kind == "window"
     ]
 

@@ -32,7 +32,7 @@ from harness.frontends.pypto.enums import FunctionType, Level, Role
 from harness.frontends.pypto.operate import _HOST, _TASK, Task
 from harness.frontends.pypto.recording import Recording
 from harness.frontends.pypto.rewriting import has_tasks, rewritten
-from harness.frontends.pypto.rules import broken, check_extents, check_tensors_first
+from harness.frontends.pypto.rules import broken, check_extents, check_tensors_first, check_views
 from harness.frontends.pypto.scalars import exact, scalar
 from harness.frontends.pypto.values import HostTensor, Tile, View, WindowView
 
@@ -274,6 +274,11 @@ def _from_host(
     check_tensors_first(
         function.name,
         [(name, isinstance(value, MEMORY)) for name, value in zip(function.names, values, strict=True)],
+    )
+    check_views(
+        function.name,
+        [(name, value.buffer, value.dtype.name) for name, value in zip(function.names, values, strict=True)
+         if isinstance(value, WindowView)],
     )
     number = 0 if device is None else exact(device)
     if not 0 <= number < host.size:

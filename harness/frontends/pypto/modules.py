@@ -4,8 +4,7 @@
         exec(program)            # import pypto.language as pl
 
 `pypto`, `pypto.language`, `pypto.language.distributed`, `pypto.runtime`, `pypto.ir` and what is below them stand
-in sys.modules while `installed()` is in force and are gone afterwards. Each part of the front end lists
-what it offers as `NAMES`: a dict of names, dotted where they are below `pl` or `pld`.
+in sys.modules while `installed()` is in force and are gone afterwards.
 
 A name that is not there is refused at the line that asks for it. A real `pypto` that is installed is left
 alone: ours beside it must be asked for (`--as pld`).
@@ -14,7 +13,7 @@ alone: ours beside it must be asked for (`--as pld`).
 from __future__ import annotations
 
 import contextlib
-import importlib
+import dis
 import importlib.util
 import sys
 from collections.abc import Iterator, Mapping
@@ -23,13 +22,24 @@ from types import ModuleType
 from typing import Any
 
 from harness.errors import NotSimulated, UsageError
-from harness.frontends.pypto import annotations, compiled, dtypes, enums, functions
+from harness.frontends.pypto import (
+    annotations,
+    collectives,
+    compiled,
+    dtypes,
+    enums,
+    functions,
+    ops_names,
+    remote,
+)
 from harness.frontends.pypto.operate import here
 from harness.record import place
 
-_PL_PARTS = ("ops_names",)
-_PLD_PARTS = ("remote", "collectives", "tasks")
+_COLLECTIVES = (
+    "all_to_all", "all_to_all_v", "allgather", "allreduce", "barrier", "broadcast", "reduce_scatter",
+)
 ROOT = "pypto"
+_IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 
 
 class Simulated(ModuleType):
@@ -40,7 +50,8 @@ class Simulated(ModuleType):
             raise AttributeError(name)
         code, lasti = here()
         short = self.__name__.replace("pypto.language.distributed", "pld").replace("pypto.language", "pl")
-        raise NotSimulated(f"{place(code, lasti)}: {short}.{name} is not simulated")
+        kind = ImportError if code is not None and code.co_code[lasti] == _IMPORT_FROM else NotSimulated
+        raise kind(f"{place(code, lasti)}: {short}.{name} is not simulated")
 
 
 def _filled(module: Simulated, names: Mapping[str, Any]) -> Simulated:
@@ -54,13 +65,6 @@ def _filled(module: Simulated, names: Mapping[str, Any]) -> Simulated:
             owner = vars(owner)[part]
         setattr(owner, last, value)
     return module
-
-
-def _parts(names: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
-    for name in names:
-        full = f"harness.frontends.pypto.{name}"
-        if importlib.util.find_spec(full) is not None:
-            yield importlib.import_module(full).NAMES
 
 
 def _public(module: ModuleType, names: tuple[str, ...]) -> dict[str, Any]:
@@ -85,13 +89,27 @@ def modules() -> dict[str, ModuleType]:
         "TaskId": annotations.Scalar[dtypes.TASK_ID], "DataType": dtypes.DataType,
         "ND": enums.TensorLayout.ND, "DN": enums.TensorLayout.DN, "NZ": enums.TensorLayout.NZ,
     })
-    for names in _parts(_PL_PARTS):
-        _filled(pl, names)
+    _filled(pl, ops_names.UNIFIED)
+    for space, names in (
+        ("tile", ops_names.TILE), ("tensor", ops_names.TENSOR), ("array", ops_names.ARRAY),
+        ("system", ops_names.SYSTEM),
+    ):
+        _filled(pl, {f"{space}.{name}": value for name, value in names.items()})
     pld = Simulated("pypto.language.distributed")
     _filled(pld, _public(enums, ("AtomicType", "NotifyOp", "ReduceOp", "WaitCmp")))
     _filled(pld, {"DistributedTensor": annotations.DistributedTensor})
-    for names in _parts(_PLD_PARTS):
-        _filled(pld, names)
+    _filled(pld, _public(remote, (
+        "alloc_window_buffer", "get_comm_ctx", "nranks", "rank", "remote_load", "remote_store", "window",
+        "world_size", "CommCtx",
+    )))
+    for space, module, spaced in (
+        ("system", remote, ("get_comm_ctx", "nranks", "notify", "rank", "wait", "world_size")),
+        ("tensor", remote, ("alloc_window_buffer", "get", "put", "remote_store", "window")),
+        ("tile", remote, ("remote_load", "remote_store")),
+        ("tensor", collectives, _COLLECTIVES),
+    ):
+        _filled(pld, {f"{space}.{name}": value for name, value in _public(module, spaced).items()})
+    _filled(pld, {"system.defer_wait": ops_names.DEFER_WAIT})
     found: dict[str, ModuleType] = {"pypto.language": pl, "pypto.language.distributed": pld}
     config = {"DistributedConfig": compiled.DistributedConfig, "DistributedCompiledProgram": compiled.Compiled}
     runtime = {
@@ -133,7 +151,8 @@ def is_real() -> bool:
     held = sys.modules.get(ROOT)
     if held is not None:
         return not isinstance(held, Simulated)
-    return importlib.util.find_spec(ROOT) is not None
+    spec = importlib.util.find_spec(ROOT)
+    return spec is not None and spec.origin is not None  # a mere folder of that name is none
 
 
 @contextlib.contextmanager

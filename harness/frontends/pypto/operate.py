@@ -48,9 +48,10 @@ class Task:
 
     rank: the harness's. device: the logical one. level: of the function that runs, CHIP or CORE_GROUP.
     loops: of loops with carried values, the innermost last (ops.py). place: whatever tasks.py keeps.
+    at: the user's line for what runs without any of the user's code, such as a builtin kernel.
     """
 
-    __slots__ = ("device", "level", "loops", "place", "rank")
+    __slots__ = ("at", "device", "level", "loops", "place", "rank")
 
     def __init__(self, rank: SimulatedRank, device: int) -> None:
         self.rank = rank
@@ -58,6 +59,7 @@ class Task:
         self.level = Level.CHIP
         self.loops: list[Any] = []
         self.place: Any = None
+        self.at: tuple[CodeType | None, int] = (None, -1)
 
     def domain_of(self, view: View) -> Domain:
         """The domain whose window `view` is. Raises PldRuleError (`not_a_window`, `not_a_member`)."""
@@ -113,7 +115,8 @@ def here() -> tuple[CodeType | None, int]:
         if not library:
             return code, frame.f_lasti
         frame = frame.f_back  # type: ignore[assignment]
-    return None, -1
+    task = _TASK.get()
+    return (None, -1) if task is None else task.at
 
 
 def operate(kind: str, **args: Any) -> Any:

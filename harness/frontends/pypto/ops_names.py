@@ -11,11 +11,6 @@ from typing import Any
 from harness.frontends.pypto import ops, ops_loops, ops_math, tasks
 
 
-
-def _dotted(module: str, names: dict[str, Any]) -> dict[str, Any]:
-    return {f"{module}.{name}": value for name, value in names.items()}
-
-
 _BOTH: dict[str, Any] = {
     "add": ops_math.add, "sub": ops_math.sub, "mul": ops_math.mul, "div": ops_math.div,
     "fmod": ops_math.fmod, "maximum": ops_math.maximum, "minimum": ops_math.minimum,
@@ -72,7 +67,4 @@ UNIFIED: dict[str, Any] = {
     "dump_tag": tasks.dump_tag, "split": tasks.hint, "cross_core_slot": tasks.hint,
     "RUNTIME": -1,
 }
-NAMES: dict[str, Any] = {
-    **UNIFIED, **_dotted("tile", TILE), **_dotted("tensor", TENSOR), **_dotted("array", ARRAY),
-    **_dotted("system", SYSTEM),
-}
+DEFER_WAIT = tasks.defer_wait  # pld.system.defer_wait

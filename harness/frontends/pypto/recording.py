@@ -57,17 +57,25 @@ class Recording:
         self.steps: list[Step] = []
         self.tensors: list[HostTensor] = []  # one each base, arguments and the host's own
         self.kept: list[list[bytes]] | None = None  # what retained windows hold
+        self._allocated = 0  # in the call that is recorded
         self.overrides: dict[str, Callable[..., Any]] = {}  # of sub-workers
 
     def alloc(self, nbytes: int, name: str = "") -> WindowBuffer:
         """A window buffer, zeros, on every device that will use it."""
-        label = name or f"window{len(self.buffers)}"
-        number = len(self.buffers)
+        number = self._allocated
+        self._allocated += 1
+        if number < len(self.buffers):  # of the call before, on the same worker
+            return self.buffers[number]
+        label = name or f"window{number}"
         kept = self.kept[number] if self.kept is not None and number < len(self.kept) else None
         held = self.world.alloc(nbytes, name=label, init="zero", held=kept)
         made = WindowBuffer(len(self.buffers), label, nbytes, held)
         self.buffers.append(made)
         return made
+
+    def again(self) -> None:
+        """Another call begins, on the windows of the one before."""
+        self._allocated = 0
 
     def tensor(self, base: torch.Tensor, name: str) -> HostTensor:
         """A tensor of the host that devices may be given."""

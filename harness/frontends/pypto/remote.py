@@ -224,6 +224,13 @@ def remote_store(
     publish()
 
 
+def remote_store_tile(
+    src_tile: Any, target: Any, peer: Any, offsets: Sequence[Any], *, atomic: Any = AtomicType.None_
+) -> None:
+    """`pld.tile.remote_store`: the same under the name that its operand has there."""
+    remote_store(src_tile, target, peer, offsets, atomic=atomic)
+
+
 def remote_load(
     target: Any, peer: Any, offsets: Sequence[Any], shape: Sequence[Any], valid_shape: Any = None
 ) -> Tile:
@@ -302,7 +309,7 @@ def _regions(
     what: str, dst: View, src: View, dst_offsets: Any, src_offsets: Any, shape: Any
 ) -> tuple[View, View]:
     """The regions of a transfer: of one shape and dtype."""
-    if dst.dtype.name != src.dtype.name:
+    if dst.dtype.torch is not src.dtype.torch:
         raise broken("wrong_dtype", f"{what} from {src!r} to {dst!r}: their dtypes differ")
     if len(dst.shape) != len(src.shape):
         raise broken("wrong_shape", f"{what} from {src!r} to {dst!r}: their ranks differ")
@@ -314,3 +321,15 @@ def _regions(
     if dst.shape != src.shape:
         raise broken("wrong_shape", f"{what} from {src!r} to {dst!r}: their shapes differ")
     return dst, src
+
+
+NAMES = {
+    "system.world_size": world_size, "world_size": world_size,
+    "tensor.alloc_window_buffer": alloc_window_buffer, "alloc_window_buffer": alloc_window_buffer,
+    "tensor.window": window, "window": window,
+    "system.get_comm_ctx": get_comm_ctx, "get_comm_ctx": get_comm_ctx, "CommCtx": CommCtx,
+    "system.rank": rank, "rank": rank, "system.nranks": nranks, "nranks": nranks,
+    "system.notify": notify, "system.wait": wait, "tensor.put": put, "tensor.get": get,
+    "tensor.remote_store": remote_store, "tile.remote_store": remote_store_tile,
+    "remote_store": remote_store, "tile.remote_load": remote_load, "remote_load": remote_load,
+}

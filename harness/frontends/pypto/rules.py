@@ -79,6 +79,19 @@ def check_tensors_first(function: str, kinds: Sequence[tuple[str, bool]]) -> Non
             scalar = name
 
 
+def check_views(function: str, windows: Sequence[tuple[str, object, str]]) -> None:
+    """Windows of a dispatch, as (name, allocation, dtype). Raises shared_buffer where one allocation is
+    seen as two dtypes, as when signals lie over data."""
+    seen: dict[int, tuple[str, str]] = {}
+    for name, allocation, dtype in windows:
+        other, as_dtype = seen.setdefault(id(allocation), (name, dtype))
+        if as_dtype != dtype:
+            raise broken(
+                "shared_buffer",
+                f"{function}: {other} ({as_dtype}) and {name} ({dtype}) are both over {allocation!r}",
+            )
+
+
 def check_dispatched(dispatched: Sequence[int], device_ids: Sequence[int]) -> None:
     """The logical ranks that were dispatched, against the cards of the run. Raises dispatch_loop."""
     missing = [r for r in range(len(device_ids)) if r not in dispatched]

@@ -75,6 +75,7 @@ class Device:
 def run_step(task: Task, step: Step, memory: dict[Any, Any]) -> None:
     """One entry of a device's queue."""
     rank = task.rank
+    task.at = step.at
     for number in step.after:
         _await(rank, ("pld", number), step.at)
     args = [_bound(value, memory) for value in step.args]
@@ -132,15 +133,17 @@ def _bound(value: Any, memory: dict[Any, Any]) -> Any:
     return value
 
 
-def record(world: World, body: Any, args: Sequence[Any]) -> Recording:
-    """Run the host's body on a recording, then hand each device its queue.
+def record(world: World, calls: Sequence[tuple[Any, Sequence[Any]]]) -> Recording:
+    """Run the host's bodies on a recording, one after the other, then hand each device its queue.
 
-    body: called with the recording and `args`.
+    calls: bodies, called with the recording and their arguments; each one's window buffers are the same.
     """
     recording = Recording(world)
     token = _HOST.set(recording)
     try:
-        body(recording, *args)
+        for body, args in calls:
+            recording.again()
+            body(recording, *args)
     finally:
         _HOST.reset(token)
     recording.settle()

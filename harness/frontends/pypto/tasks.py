@@ -547,5 +547,3 @@ def cacheinvalid(*_region: Any) -> None:
     """Publish what this core wrote."""
     publish()
 
-
-NAMES = {"system.defer_wait": defer_wait}  # of pld

@@ -285,9 +285,10 @@ class WindowBuffer:
     """What `alloc_window_buffer` gives: the same memory on every device of its domain.
 
     held: the world's window. members: the devices of its domain, once all dispatches are known.
+    layout: how collectives have counted in it, as "mesh" or "ring"; empty as long as none has.
     """
 
-    __slots__ = ("held", "members", "name", "nbytes", "number")
+    __slots__ = ("held", "layout", "members", "name", "nbytes", "number")
 
     def __init__(self, number: int, name: str, nbytes: int, held: HostWindow) -> None:
         self.number = number
@@ -295,6 +296,7 @@ class WindowBuffer:
         self.nbytes = nbytes
         self.held = held
         self.members: tuple[int, ...] = ()
+        self.layout = ""
 
     def __repr__(self) -> str:
         return f"window buffer {self.name!r} of {self.nbytes} bytes"

@@ -41,6 +41,14 @@ def test_a_tensor_after_a_scalar():
     rules.check_tensors_first("step", sorted(kinds, key=lambda kind: not kind[1]))
 
 
+def test_signals_over_data():
+    buffer, other = object(), object()
+    windows = [("data", buffer, "FP32"), ("signal", buffer, "INT32")]
+    assert broken(rules.check_views, "step", windows) == "shared_buffer"
+    rules.check_views("step", [("data", buffer, "FP32"), ("signal", other, "INT32")])
+    rules.check_views("step", [("cells", buffer, "INT32"), ("rows", buffer, "INT32")])
+
+
 def test_a_loop_that_leaves_cards_out():
     assert broken(rules.check_dispatched, [0, 1], [4, 5, 8, 9]) == "dispatch_loop"
     rules.check_dispatched([0, 1, 1, 0], [4, 5])
@@ -50,7 +58,8 @@ def test_a_loop_that_leaves_cards_out():
 def test_macros_set_as_environment():
     text = (
         'import os\n# os.environ["SIMPLER_DFX"] = "1"\nos.environ["SIMPLER_DFX"] = "1"\n'
-        'monkeypatch.setenv("SIMPLER_HOST_STRACE", "1")\nos.environ["SIMPLER_DEVICE_STRACE_ENABLE"] = "0"\n'
+        'monkeypatch.setenv("SIMPLER_HOST_STRACE", "1")\n'
+        'os.environ["SIMPLER_DEVICE_STRACE_ENABLE"] = "0"\n'
     )
     assert rules.macros_in(text) == [(3, "SIMPLER_DFX"), (4, "SIMPLER_HOST_STRACE")]
     assert broken(rules.check_environment, {"SIMPLER_DFX": "1"}) == "macro_as_environment"
@@ -60,6 +69,7 @@ def test_macros_set_as_environment():
 def test_every_rule_has_a_cause_and_a_remedy():
     for rule in rules.RULES:
         cause, remedy = rules.PLD[f"pld/{rule}"]
-        assert cause and remedy
+        assert cause
+        assert remedy
     with pytest.raises(AssertionError):
         rules.broken("no_such_rule", "")
