@@ -30,6 +30,7 @@ REGIONS_WITH = frozenset(("at", "spmd"))
 REGIONS_FOR = frozenset(("spmd", "split_aiv"))
 LOOPS = frozenset(("range", "parallel", "pipeline"))
 NAMES = REGIONS_WITH | REGIONS_FOR | {"cond", "yield_"}
+SUBMITS = frozenset(("submit", "spmd_submit"))
 DOOR = "__pld__"  # the name by which a rewritten function reaches `enter`
 
 
@@ -58,9 +59,10 @@ def rewritten(function: Callable[..., Any], enter: Callable[..., Any]) -> Callab
     return _compiled(function, definition, enter)
 
 
-def has_regions(function: Callable[..., Any]) -> bool:
-    """Whether a function that has been rewritten holds a region."""
-    return DOOR in function.__code__.co_freevars
+def has_tasks(function: Callable[..., Any]) -> bool:
+    """Whether a function, rewritten, makes tasks: it holds a region, or submits kernels."""
+    code = getattr(function, "__code__", None)
+    return code is not None and (DOOR in code.co_freevars or not SUBMITS.isdisjoint(code.co_names))
 
 
 def _compiled(
