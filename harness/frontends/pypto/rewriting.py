@@ -84,8 +84,8 @@ def _compiled(
     factory = ast.FunctionDef(
         name="__pld_factory__", decorator_list=[], body=[definition],
         args=ast.arguments([], [ast.arg(name) for name in free], None, [], [], None, []),
-        lineno=definition.lineno, col_offset=0,
     )
+    ast.copy_location(factory, definition)
     module = ast.fix_missing_locations(ast.Module([factory], []))
     outer = compile(module, code.co_filename, "exec")
     made = _code_named(_code_named(outer, "__pld_factory__"), code.co_name)
