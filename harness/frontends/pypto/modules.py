@@ -35,9 +35,6 @@ from harness.frontends.pypto import (
 from harness.frontends.pypto.operate import here
 from harness.record import place
 
-_COLLECTIVES = (
-    "all_to_all", "all_to_all_v", "allgather", "allreduce", "barrier", "broadcast", "reduce_scatter",
-)
 ROOT = "pypto"
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 
@@ -98,17 +95,8 @@ def modules() -> dict[str, ModuleType]:
     pld = Simulated("pypto.language.distributed")
     _filled(pld, _public(enums, ("AtomicType", "NotifyOp", "ReduceOp", "WaitCmp")))
     _filled(pld, {"DistributedTensor": annotations.DistributedTensor})
-    _filled(pld, _public(remote, (
-        "alloc_window_buffer", "get_comm_ctx", "nranks", "rank", "remote_load", "remote_store", "window",
-        "world_size", "CommCtx",
-    )))
-    for space, module, spaced in (
-        ("system", remote, ("get_comm_ctx", "nranks", "notify", "rank", "wait", "world_size")),
-        ("tensor", remote, ("alloc_window_buffer", "get", "put", "remote_store", "window")),
-        ("tile", remote, ("remote_load", "remote_store")),
-        ("tensor", collectives, _COLLECTIVES),
-    ):
-        _filled(pld, {f"{space}.{name}": value for name, value in _public(module, spaced).items()})
+    _filled(pld, remote.NAMES)
+    _filled(pld, collectives.NAMES)
     _filled(pld, {"system.defer_wait": ops_names.DEFER_WAIT})
     found: dict[str, ModuleType] = {"pypto.language": pl, "pypto.language.distributed": pld}
     config = {"DistributedConfig": compiled.DistributedConfig, "DistributedCompiledProgram": compiled.Compiled}
