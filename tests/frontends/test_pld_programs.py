@@ -1,4 +1,4 @@
-"""The programs of pld_programs/: every pitfall is found, no correct program and no cured one is accused."""
+"""The programs of pld_programs/: every pitfall is found, nothing correct and nothing cured is accused."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -23,6 +24,7 @@ import torch
 from harness.errors import RankfaultError
 from harness.finding import Outcome
 from harness.frontends.pypto.annotations import bound
+from harness.frontends.pypto.dfx import write_dfx
 from harness.frontends.pypto.functions import Function, _fitted_in
 from harness.frontends.pypto.recording import Recording
 from harness.frontends.pypto.rules import broken
@@ -38,7 +40,7 @@ class HostCall:
     """One call. args: tensors and scalars, by position. device_ids: the cards.
 
     kept: what retained windows hold, by number and device; None: windows begin as zeros. overrides: of
-    sub-workers.
+    sub-workers. diagnostics: the folder that dfx_outputs is due in.
     """
 
     function: Function
@@ -47,6 +49,7 @@ class HostCall:
     device_ids: tuple[int, ...]
     kept: list[list[bytes]] | None = None
     overrides: dict[str, Any] = field(default_factory=dict)
+    diagnostics: Path | None = None
 
     @property
     def size(self) -> int:
@@ -188,6 +191,8 @@ class Live:
             for index in call.written:
                 call.args[index].copy_(dense.args[index])
         self.snapshots.append(Snapshot(before, call.outputs(), outcome))
+        if call.diagnostics is not None:
+            write_dfx(outcome.run, call.diagnostics / "dfx_outputs")
         if outcome.findings:
             raise CallFailed(outcome)
         return windows_after(outcome, call.size)

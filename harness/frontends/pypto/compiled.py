@@ -22,6 +22,8 @@ from harness.frontends.pypto.calls import HostCall, completed, perform
 from harness.frontends.pypto.functions import Function, Program
 from harness.frontends.pypto.rules import broken
 
+DIAGNOSTICS = ("enable_chip_swimlane", "enable_dep_gen", "enable_scope_stats")  # of a RunConfig
+
 
 class SeveralPrograms(PldRuleError, TypeError):
     """A worker with several programs that was called as if it had one."""
@@ -100,7 +102,12 @@ class Compiled:
     def __call__(self, *args: Any, config: Any = None, **named: Any) -> Any:
         """Call it. config: that of the compilation, if it names no cards. Raises CallFailed."""
         ids = device_ids_of(config) if _names_cards(config) else self.device_ids
-        return made_call(self, args, named, ids)[0]
+        return made_call(self, args, named, ids, diagnostics=self._diagnostics(config))[0]
+
+    def _diagnostics(self, config: Any) -> Path | None:
+        """Where a config that asks for diagnostics has them put."""
+        asked = any(getattr(config, name, None) for name in DIAGNOSTICS)
+        return Path(self.output_dir) if asked else None
 
     def prepare(
         self, config: Any = None, *, persistent: bool = False, reset_persistent_windows: bool = True,
@@ -129,12 +136,13 @@ def device_ids_of(config: Any) -> tuple[int, ...]:
 def made_call(
     compiled: Compiled, args: Sequence[Any], named: Mapping[str, Any], ids: tuple[int, ...], *,
     kept: list[list[bytes]] | None = None, overrides: Mapping[str, Any] | None = None,
+    diagnostics: Path | None = None,
 ) -> tuple[Any, list[list[bytes]]]:
     """Make a call; returns what it returns, and its windows at the end."""
     values, outs = completed(compiled.function, args, dict(named))
     plain = [value.tensor if isinstance(value, DeviceTensor) else value for value in values]
     windows = perform(
-        HostCall(compiled.function, compiled.owner, plain, ids, kept, dict(overrides or {}))
+        HostCall(compiled.function, compiled.owner, plain, ids, kept, dict(overrides or {}), diagnostics)
     )
     found = [plain[index] for index in outs]
     return (None if not found else found[0] if len(found) == 1 else tuple(found)), windows

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import PeerLost, PldRuleError
 from harness.frontends.pypto.annotations import bound, symbols_now
+from harness.frontends.pypto.dfx import note
 from harness.frontends.pypto.enums import Level
 from harness.frontends.pypto.operate import _TASK, Task, current, publish
 from harness.frontends.pypto.values import View
@@ -167,6 +168,8 @@ class Cores:
             raise PldRuleError("too_many_tasks", f"more than {JOBS_MAX} tasks of one device in one call")
         job.number = len(self.jobs)
         self.jobs.append(job)
+        deps = tuple(before.number + 1 for before in job.after)
+        note(current().rank, "submit", job.number + 1, name=job.name, deps=deps)
 
     def settle(self, view: View) -> None:
         """Wait for the tasks that write `view`."""
@@ -231,6 +234,7 @@ class Cores:
         self._wait(rank.lane, self._starts[rank.lane], job.at)
         for before in job.after:
             self.await_job(before)
+        note(rank, "start", job.number + 1, lane=rank.lane)
         with bound(job.symbols):
             found = job.body(block)
         publish()
@@ -249,6 +253,7 @@ class Cores:
         self._notify(LANES + job.number, job.at)
         self._idle.append(lane)
         if last:
+            note(current().rank, "end", job.number + 1)
             job.done = True
             for follower in job.followers:
                 follower.missing -= 1

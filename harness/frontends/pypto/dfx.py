@@ -19,11 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
 from harness.record import DELIVERIES, Event, Run, place
+
+if TYPE_CHECKING:
+    from harness.fabric.simulated_rank import SimulatedRank
 
 What = Literal["dispatch", "submit", "start", "end", "heap"]
 SCHEMA = "rankfault-dfx-1"
@@ -44,6 +48,14 @@ class Note(NamedTuple):
     deps: tuple[int, ...] = ()
     lane: int = 0
     amount: int = 0
+
+
+def note(
+    rank: SimulatedRank, what: What, number: int = 0, *, name: str = "", deps: tuple[int, ...] = (),
+    lane: int = 0, amount: int = 0,
+) -> None:
+    """Add to the notes of `rank`'s device, as of now."""
+    rank._state.notes.append(Note(len(rank._events), what, number, name, deps, lane, amount))
 
 
 @dataclass(slots=True)
@@ -88,28 +100,36 @@ def dfx_files(run: Run) -> dict[str, str]:
     return files
 
 
+def write_dfx(run: Run, folder: Path) -> None:
+    """Write the files below `folder`, which is called dfx_outputs as a rule."""
+    for name, text in dfx_files(run).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
 def _dispatches(notes: Sequence[Note], events: int) -> list[_Dispatch]:
     made: list[_Dispatch] = []
     heap = 0
-    for note in notes:
-        if note.what == "dispatch":
+    for one in notes:
+        if one.what == "dispatch":
             if made:
-                made[-1].last = note.at
-            made.append(_Dispatch(note.name, note.at, heap=[(note.at, heap)]))
-            made[-1].tasks[0] = _Task(0, note.name, (), note.at, note.at, core=note.lane)
+                made[-1].last = one.at
+            made.append(_Dispatch(one.name, one.at, heap=[(one.at, heap)]))
+            made[-1].tasks[0] = _Task(0, one.name, (), one.at, one.at, core=one.lane)
         elif not made:  # pragma: no cover - the front end notes a dispatch first
             continue
-        elif note.what == "submit":
-            made[-1].tasks[note.number] = _Task(note.number, note.name, note.deps, note.at)
-        elif note.what == "heap":
-            heap += note.amount
-            made[-1].heap.append((note.at, heap))
+        elif one.what == "submit":
+            made[-1].tasks[one.number] = _Task(one.number, one.name, one.deps, one.at)
+        elif one.what == "heap":
+            heap += one.amount
+            made[-1].heap.append((one.at, heap))
         else:
-            task = made[-1].tasks[note.number]
-            if note.what == "start":
-                task.start, task.core = note.at, note.lane
+            task = made[-1].tasks[one.number]
+            if one.what == "start":
+                if task.start < 0:  # of several blocks, the first
+                    task.start, task.core = one.at, one.lane
             else:
-                task.end = note.at
+                task.end = one.at
     if made:
         made[-1].last = events
     return made

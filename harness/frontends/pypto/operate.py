@@ -20,6 +20,7 @@ import torch
 
 from harness.errors import PldRuleError, WrongDtype, WrongShape
 from harness.fabric.frames import is_library
+from harness.frontends.pypto.dfx import note
 from harness.frontends.pypto.enums import AtomicType, Level, NotifyOp, WaitCmp
 from harness.frontends.pypto.scalars import exact, scalar
 from harness.frontends.pypto.values import Tile, View, WindowBuffer
@@ -200,6 +201,7 @@ def assign(view: View, value: Any) -> None:
 def buffer(shape: tuple[int, ...], dtype: Any, name: str = "") -> View:
     """New memory of the running rank that no peer can reach."""
     held = operate("buffer", shape=shape, dtype=dtype.torch)
+    note(current().rank, "heap", name=name, amount=held.numel * held.itemsize)
     return View(held.view((held.numel,), held.dtype), shape, dtype, name=name)
 
 

@@ -18,6 +18,7 @@ import torch
 
 from harness.frontends.pypto.annotations import bound
 from harness.frontends.pypto.cores import CELLS, LANES, Cores
+from harness.frontends.pypto.dfx import note
 from harness.frontends.pypto.dtypes import DataType
 from harness.frontends.pypto.operate import _HOST, _TASK, Task
 from harness.frontends.pypto.recording import Recording, Step
@@ -63,9 +64,11 @@ class Device:
         memory = dict(zip(self._keys, handles, strict=True))
         try:
             for step in self.queue:
+                note(rank, "dispatch", name=step.name)
                 run_step(task, step, memory)
                 if cores is not None:
                     cores.finish()
+                note(rank, "end")
         finally:
             if cores is not None:
                 cores.close()
