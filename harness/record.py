@@ -201,6 +201,19 @@ class Blocked:
     group: tuple[int, ...] = ()  # of a rendezvous; () = all ranks
 
 
+@dataclass(frozen=True, slots=True)
+class Starved:
+    """What a device of a blocked world had ready and gave no core to.
+
+    holders: lane of the rank and name of each task that holds one. ready: name, code and instruction.
+    """
+
+    rank: int
+    cores: int
+    holders: tuple[tuple[int, str], ...]
+    ready: tuple[tuple[str, CodeType | None, int], ...]
+
+
 @dataclass(slots=True)
 class Failure:
     """An exception that ended a lane (or the host program: lane -1), at its place in the order."""
@@ -238,6 +251,7 @@ class Run:
     operations: int  # issued one-sided operations
     ended: str  # "returned", "blocked", "livelock" or "overrun"
     livelock: list[Blocked] = field(default_factory=list)
+    starved: list[Starved] = field(default_factory=list)
     tolerance: float = 0.0
     seen: list[int] = field(default_factory=list)  # operations that matched each fault of the plan
     private: list[str] = field(default_factory=list)  # host tensors seen as private copies

@@ -31,7 +31,7 @@ def afterwards(
     found: dict[int, Afterwards] = {}
     blocked = [
         lane for lane in simulation.lanes
-        if lane.state == "running" and lane.blocked_on is not None
+        if lane.stuck and lane.blocked_on is not None
     ]
     for lane in simulation.lanes:
         if lane.state == "running":

@@ -23,7 +23,7 @@ from harness.fabric.windows import SharedWindows
 from harness.host import HostProgram, HostWindow, World
 from harness.interpose import Interposer, Operation
 from harness.plan import Fault, Hold, Preempt
-from harness.record import Blocked, Failure, Run, WindowRecord
+from harness.record import Blocked, Failure, Run, Starved, WindowRecord
 
 
 @dataclass(slots=True)
@@ -88,13 +88,15 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
     observed: Any = None
     program: HostProgram | None = None
     blocked: list[Blocked] = []
+    starved: list[Starved] = []
 
     def when_blocked() -> None:
         blocked.extend(
             blocked_lane(lane, simulation, windows)
             for lane in simulation.lanes
-            if lane.state == "running" and lane not in simulation.polled
+            if lane.stuck and lane not in simulation.polled
         )
+        starved.extend(found for ask in simulation.starved if (found := ask()) is not None)
         # A program that was not written for us keeps state that no probe could put back.
         probes = not (simulation.failures or simulation.dead or simulation.polled or job.threads)
         if probes:
@@ -126,6 +128,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
     job.derived = simulation.derived
     run = finished(job, simulation, ranks, windows, world, observed, interposer, blocked)
     run.dispatched = dispatched
+    run.starved = starved
     drew = simulation.ambient.drew
     simulation.release()
     for state in ranks:  # they know their lanes, which know them

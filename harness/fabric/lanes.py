@@ -64,6 +64,11 @@ class Lane:
         self.unwinds = 0
         self.uses: list[TensorUse] | None = None  # plain tensors in flight
 
+    @property
+    def stuck(self) -> bool:
+        """Whether it has not ended, and not for want of work."""
+        return self.state == "running" and (self.blocked_on is None or self.blocked_on[0] != "idle")
+
 
 class Waiting:
     """The lanes of a world and their blocking; the base of deliveries, choosing and running."""

@@ -39,7 +39,7 @@ from harness.fabric.lanes import EVENT_SECONDS, POLL_OPERATIONS, Lane
 from harness.fabric.threads import LeftBehind, ThreadCarrier
 from harness.fabric.torch_modes import Modes, end, modes, set_modes
 from harness.plan import Hold, Preempt
-from harness.record import Failure
+from harness.record import Failure, Starved
 
 EVENTS_MAX = 200_000
 PROBE_EVENTS = 200
@@ -64,6 +64,7 @@ class Simulation(Choosing):
         self.peers_lost: list[int] = []
         self.stopping = False
         self.at_end: list[Callable[[], None]] = []  # called when all lanes have ended
+        self.starved: list[Callable[[], Starved | None]] = []  # asked of a world that has stopped
         self.probed: Lane | None = None
         self._interrupt: BaseException | None = None
         self._hub: Any = threads.hub() if threaded else getcurrent()
@@ -111,7 +112,7 @@ class Simulation(Choosing):
             raise self._interrupt
 
     def _still_blocked(self, when_blocked: Callable[[], None]) -> None:
-        if any(lane.state == "running" and lane not in self.polled for lane in self.lanes):
+        if any(lane.stuck and lane not in self.polled for lane in self.lanes):
             if self.ended == "returned":
                 self.ended = "blocked"
             self.gate = self.slow = True

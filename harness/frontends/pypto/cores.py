@@ -192,9 +192,10 @@ class Cores:
 
     # Cores ------------------------------------------------------------------------------------------
 
-    def serve(self, rank: SimulatedRank, device: int) -> None:
+    def serve(self, task: Task, cells: Window) -> None:
         """A lane's life: one task after the other."""
-        task = Task(rank, device)
+        self.cells = cells
+        rank = task.rank
         token = _TASK.set(task)
         try:
             while True:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import PldRuleError
+from harness.frontends.pypto import tasks
 from harness.frontends.pypto.annotations import (
     Annotation,
     Expression,
@@ -30,6 +31,7 @@ from harness.frontends.pypto.annotations import (
 from harness.frontends.pypto.enums import FunctionType, Level, Role
 from harness.frontends.pypto.operate import _HOST, _TASK, Task
 from harness.frontends.pypto.recording import Recording
+from harness.frontends.pypto.rewriting import has_tasks, rewritten
 from harness.frontends.pypto.rules import broken, check_extents, check_tensors_first, check_views
 from harness.frontends.pypto.scalars import exact, scalar
 from harness.frontends.pypto.values import HostTensor, Tile, View, WindowView
@@ -58,7 +60,8 @@ class Function:
     def __init__(self, body: Callable[..., Any], kind: str) -> None:
         functools.update_wrapper(self, body)
         self.kind = kind
-        self.body = body
+        self.body = rewritten(body, tasks.enter)
+        self.has_tasks = has_tasks(self.body)
         signature = inspect.signature(body)
         parameters = list(signature.parameters.values())
         self.takes_self = bool(parameters) and parameters[0].name == "self"
@@ -218,6 +221,8 @@ def call(function: Function, owner: Any, args: tuple[Any, ...], named: dict[str,
     task = _TASK.get()
     if task is not None:
         named.pop("device", None)
+        if function.kind == "incore":
+            return tasks.run_kernel(task, function, owner, function.ordered(args, named))[1]
         return run_inline(task, function, owner, function.ordered(args, named))
     from harness.frontends.pypto.compiled import called_from_python
 
@@ -286,7 +291,8 @@ def _from_host(
     def body(*given: Any) -> Any:
         return call(function, owner, given, {})
 
-    host.dispatch(function.name, body, values, number, function=function)
+    makes = tasks.makes_tasks(function, owner)
+    host.dispatch(function.name, body, values, number, function=function, tasks=makes)
     return returned(function, values)
 
 

@@ -1,15 +1,15 @@
 """The names under which operations stand in `pl`, `pl.tile`, `pl.tensor`, `pl.array` and `pl.system`.
 
 modules.py makes modules of these tables. A name of PyPTO's that is in none of them is not simulated; the
-largest group of those are gathers, scatters, sorts, MX matmuls and the pipes between cube and vector cores.
+largest groups of those are gathers, scatters, sorts, MX matmuls and the pipes between cube and vector cores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from harness.frontends.pypto import ops, ops_loops, ops_math, tasks
+
 
 _BOTH: dict[str, Any] = {
     "add": ops_math.add, "sub": ops_math.sub, "mul": ops_math.mul, "div": ops_math.div,
@@ -67,4 +67,4 @@ UNIFIED: dict[str, Any] = {
     "dump_tag": tasks.dump_tag, "split": tasks.hint, "cross_core_slot": tasks.hint,
     "RUNTIME": -1,
 }
-DEFER_WAIT: Callable[..., None] = tasks.defer_wait  # pld.system.defer_wait
+DEFER_WAIT = tasks.defer_wait  # pld.system.defer_wait

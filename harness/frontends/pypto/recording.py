@@ -29,7 +29,8 @@ class Step:
 
     number: its place in program order. device: None for a host collective, which every device of its
     domain runs. at: the user's line. writes: positions of the arguments that it may write. after: the
-    numbers of other devices' steps that it waits for; awaited: whether another's waits for it.
+    numbers of other devices' steps that it waits for; awaited: whether another's waits for it. tasks:
+    whether it makes any (tasks.py).
     """
 
     number: int
@@ -43,6 +44,7 @@ class Step:
     at: tuple[Any, int] = (None, -1)
     after: list[int] = field(default_factory=list)
     awaited: bool = False
+    tasks: bool = False
 
 
 class Recording:
@@ -88,11 +90,14 @@ class Recording:
 
     def dispatch(
         self, name: str, body: Callable[..., Any], args: Sequence[Any], device: int, *,
-        function: Function | None = None,
+        function: Function | None = None, tasks: bool = False,
     ) -> None:
-        """Queue `body(*args)` on one device. function: whose annotations say what it writes."""
+        """Queue `body(*args)` on one device. function: whose annotations say what it writes. tasks: it
+        makes some."""
         writes = function.written if function is not None else range(len(args))
-        self._add(Step(len(self.steps), name, body, tuple(args), {}, device, writes, at=here()))
+        self._add(
+            Step(len(self.steps), name, body, tuple(args), {}, device, writes, at=here(), tasks=tasks)
+        )
 
     def sub_worker(self, function: Function, args: Sequence[Any]) -> None:
         """Queue a function of the host that runs when what it reads has been written; it gets torch's own

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from harness.frontends.pypto.annotations import bound
+from harness.frontends.pypto.cores import CELLS, LANES, Cores
 from harness.frontends.pypto.dtypes import DataType
 from harness.frontends.pypto.operate import _HOST, _TASK, Task
 from harness.frontends.pypto.recording import Recording, Step
@@ -25,10 +26,15 @@ from harness.host import HostWindow, World
 
 
 class Device:
-    """One device's program: what `world.dispatch` is given. Its arguments are the handles it needs."""
+    """One device's program: what `world.dispatch` is given. Its arguments are the handles it needs.
 
-    def __init__(self, recording: Recording, number: int) -> None:
+    cores: for its tasks, where a step of its queue makes some. Then each lane of the rank runs this
+    program, and the last handle is that of their cells.
+    """
+
+    def __init__(self, recording: Recording, number: int, *, tasks: bool) -> None:
         self.number = number
+        self.cores = Cores() if tasks else None
         self.__name__ = f"device {number}"
         self.queue = recording.queue(number)
         self._keys: list[tuple[Any, ...]] = []
@@ -44,14 +50,25 @@ class Device:
                 self.handles.append(_held(value))
 
     def __call__(self, rank: Any, *handles: Any) -> None:
-        """Run the queue."""
+        """Run the queue; on other lanes than the first, tasks."""
+        cores = self.cores
         task = Task(rank, self.number)
+        if cores is not None:
+            *handles, cells = handles  # type: ignore[assignment]
+            if rank.lane:
+                cores.serve(task, cells)
+                return
+            cores.begin(task, cells)
         token = _TASK.set(task)
         memory = dict(zip(self._keys, handles, strict=True))
         try:
             for step in self.queue:
                 run_step(task, step, memory)
+                if cores is not None:
+                    cores.finish()
         finally:
+            if cores is not None:
+                cores.close()
             _TASK.reset(token)
 
 
@@ -132,7 +149,13 @@ def record(world: World, calls: Sequence[tuple[Any, Sequence[Any]]]) -> Recordin
     recording.settle()
     for one in recording.tensors:
         world.lend(one.base, one.name)
+    tasks = any(step.tasks for step in recording.steps)
+    more: list[HostWindow] = []
+    if tasks:
+        more = [world._alloc(CELLS, torch.int32, "tasks", "zero")]
     for number in range(world.size):
-        device = Device(recording, number)
-        world.dispatch(device, *device.handles, device=number)
+        device = Device(recording, number, tasks=tasks)
+        world.dispatch(
+            device, *device.handles, *more, device=number, lanes=LANES if tasks else 1
+        )
     return recording

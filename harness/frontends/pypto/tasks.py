@@ -367,6 +367,30 @@ def run_kernel(
     return job, Promised(place.cores, job, "")
 
 
+def makes_tasks(function: Any, owner: Any) -> bool:
+    """Whether a function, or one of the program's that it calls, holds a region or submits a kernel."""
+    todo, seen = [function], {id(function)}
+    while todo:
+        one = todo.pop()
+        if one.has_tasks:
+            return True
+        body = one.body
+        held = dict(zip(body.__code__.co_freevars, body.__closure__ or (), strict=True))
+        for name in body.__code__.co_names + body.__code__.co_freevars:
+            for other in (_content(held.get(name)), body.__globals__.get(name), vars(type(owner)).get(name)):
+                if hasattr(other, "has_tasks") and id(other) not in seen:
+                    seen.add(id(other))
+                    todo.append(other)
+    return False
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return None if cell is None else cell.cell_contents
+    except ValueError:  # not bound yet
+        return None
+
+
 # Names of pl --------------------------------------------------------------------------------------
 
 
@@ -522,3 +546,4 @@ def fence() -> None:
 def cacheinvalid(*_region: Any) -> None:
     """Publish what this core wrote."""
     publish()
+
