@@ -117,7 +117,7 @@ class _Rewriter:
         self._locals = frozenset(code.co_varnames) | frozenset(code.co_cellvars)
         self._file = code.co_filename
         self._definition = definition
-        self._loads = _loads(definition)
+        self._wanted = [reads(definition.body)]  # by enclosing region, the names that are read in it
         self._number = 0
 
     def bodies(self, statements: list[ast.stmt]) -> list[ast.stmt]:
@@ -128,12 +128,11 @@ class _Rewriter:
         return out
 
     def _one(self, node: ast.stmt) -> list[ast.stmt]:
-        if isinstance(node, ast.With) and len(node.items) == 1:
+        if isinstance(node, ast.With) and _is_region(node):
             item = node.items[0]
-            if _called(item.context_expr) in REGIONS_WITH:
-                return self._region(node, item.context_expr, item.optional_vars, None)
+            return self._region(node, item.context_expr, item.optional_vars, None)
         if isinstance(node, ast.For):
-            if _called(node.iter) in REGIONS_FOR:
+            if _is_region(node):
                 return self._region(node, node.iter, None, node.target)
             if _called(node.iter) in LOOPS:
                 before = _initial(node)
@@ -165,23 +164,23 @@ class _Rewriter:
         assert isinstance(call, ast.Call)
         kind = _called(call)
         self._refuse(node, str(kind))
-        inside = _loads(ast.Module(node.body, []))
         index = [] if target is None else [target.id] if isinstance(target, ast.Name) else None
         if index is None:
             raise self._error(node, f"pl.{kind} with {ast.unparse(target or call)!r} as its target")
-        names = sorted(name for name in inside if name in self._locals and name not in index)
-        stored = _stored(node.body)
-        outside = sorted(
-            name for name in stored
-            if name in self._locals and self._loads.get(name, 0) > inside.get(name, 0)
-        )
+        sure: set[str] = set()
+        read = _exposed(node.body, sure)
+        outside = sorted(_stored(node.body) & self._locals & self._wanted[-1])
+        names = sorted(((read | (set(outside) - sure)) & self._locals).difference(index))
         access, callees, aliases = accesses(node.body, names)
         self._number += 1
         label = f"__pld_region_{self._number}__"
+        self._wanted.append(reads(node.body) | set(outside))
+        inner = self.bodies(node.body)
+        self._wanted.pop()
         body = ast.FunctionDef(
             name=label, decorator_list=[],
             args=ast.arguments([], [ast.arg(name) for name in (*index, *names)], None, [], [], None, []),
-            body=[*self.bodies(node.body), ast.Return(_call("locals"))],
+            body=[*inner, ast.Return(_call("locals"))],
         )
         door = ast.Call(
             ast.Name(DOOR, ast.Load()),
@@ -199,8 +198,7 @@ class _Rewriter:
         handed = ast.Assign([ast.Tuple(results, ast.Store())], door)
         for made in (body, handed):
             ast.copy_location(made, node)
-        last = node.body[-1]
-        ast.copy_location(body.body[-1], last)
+        ast.copy_location(body.body[-1], node.body[-1])
         return [body, handed]
 
     def _refuse(self, node: ast.With | ast.For, kind: str) -> None:
@@ -243,18 +241,85 @@ def _texts(held: dict[str, str]) -> ast.expr:
     return ast.Dict([ast.Constant(name) for name in held], [ast.Constant(one) for one in held.values()])
 
 
-def _loads(tree: ast.AST) -> dict[str, int]:
-    """How often each name is read, by an augmented assignment too."""
-    counts: dict[str, int] = {}
-    for node in ast.walk(tree):
-        name = None
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
-            name = node.id
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            name = node.target.id
-        if name is not None:
-            counts[name] = counts.get(name, 0) + 1
-    return counts
+def _loads(tree: ast.AST) -> set[str]:
+    """The names that are read, by an augmented assignment too."""
+    return {
+        node.id for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)
+    } | {
+        node.target.id for node in ast.walk(tree)
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
+    }
+
+
+def _blocks(node: ast.stmt) -> list[list[ast.stmt]]:
+    """The blocks of statements in a compound one."""
+    found = [getattr(node, name) for name in ("body", "orelse", "finalbody") if getattr(node, name, None)]
+    found += [one.body for one in (*getattr(node, "handlers", ()), *getattr(node, "cases", ()))]
+    return found
+
+
+def _head(node: ast.stmt) -> set[str]:
+    """The names that a compound statement reads outside its blocks."""
+    blocks = ("body", "orelse", "finalbody", "handlers", "cases")
+    parts = [value for name, value in ast.iter_fields(node) if name not in blocks]
+    flat = [one for part in parts for one in (part if isinstance(part, list) else [part])]
+    return set().union(*(_loads(one) for one in flat if isinstance(one, ast.AST)), set())
+
+
+def _is_region(node: ast.stmt) -> bool:
+    if isinstance(node, ast.With):
+        return len(node.items) == 1 and _called(node.items[0].context_expr) in REGIONS_WITH
+    return isinstance(node, ast.For) and _called(node.iter) in REGIONS_FOR
+
+
+def reads(statements: list[ast.stmt]) -> set[str]:
+    """The names that statements read, of regions in them only what those capture."""
+    found: set[str] = set()
+    for node in statements:
+        blocks = _blocks(node)
+        if not blocks or isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found |= _loads(node)
+        elif _is_region(node):
+            found |= _head(node) | exposed(blocks[0])
+        else:
+            found |= _head(node).union(*map(reads, blocks))
+    return found
+
+
+def exposed(statements: list[ast.stmt]) -> set[str]:
+    """The names that statements may read before they bind them."""
+    return _exposed(statements, set())
+
+
+def _exposed(statements: list[ast.stmt], bound: set[str]) -> set[str]:
+    """The same; `bound` grows by the names that are bound whatever way is taken."""
+    found: set[str] = set()
+    for node in statements:
+        blocks = _blocks(node)
+        if not blocks or isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found |= _loads(node) - bound
+            bound |= _stored([node])
+            continue
+        found |= _head(node) - bound
+        targets = _stored_in_head(node)
+        ways = [bound | targets for _ in blocks]
+        for block, way in zip(blocks, ways, strict=True):
+            found |= _exposed(block, way)
+        if isinstance(node, ast.With):
+            bound |= ways[0]
+        elif isinstance(node, ast.If) and len(blocks) == 2:
+            bound |= ways[0] & ways[1]
+    return found
+
+
+def _stored_in_head(node: ast.stmt) -> set[str]:
+    targets = [node.target] if isinstance(node, ast.For) else []
+    if isinstance(node, ast.With):
+        targets = [item.optional_vars for item in node.items if item.optional_vars is not None]
+    return {
+        one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)
+    }
 
 
 def _stored(statements: list[ast.stmt]) -> set[str]:
