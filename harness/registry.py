@@ -174,12 +174,10 @@ def _is_pld(path: str) -> bool:
 
 def _pld(path: str, wanted: str, argv: Sequence[str]) -> list[Scenario]:
     """The scenarios of a pld program: the host calls of its main, or the one that is wanted."""
-    from harness.frontends.pypto.scenarios import scenario_named, scenarios_in
+    from harness.frontends.pypto.scenarios import scenarios_in, scenarios_named
 
     text, _ = user_text(path)
-    if wanted:
-        return [scenario_named(path, text, wanted, argv)]
-    return scenarios_in(path, text, argv)
+    return scenarios_named(path, text, wanted, argv) if wanted else scenarios_in(path, text, argv)
 
 
 def _pld_named(path: str, wanted: str) -> Scenario:
