@@ -136,7 +136,7 @@ def as_main(path: str, argv: Sequence[str], module: ModuleType) -> Iterator[None
     """`python path argv...`: sys.argv, sys.path and `__main__` as there."""
     held = sys.argv, list(sys.path), sys.modules.get("__main__"), set(sys.modules)
     sys.argv = [path, *argv]
-    sys.path.insert(0, str(Path(path).resolve().parent))
+    sys.path[:0] = [str(Path(path).resolve().parent), str(Path.cwd())]
     sys.modules["__main__"] = module
     try:
         yield

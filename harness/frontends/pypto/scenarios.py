@@ -93,9 +93,14 @@ def _calls_of(path: str, text: bytes, argv: tuple[str, ...], item: str) -> list[
         why = _why_none(program)
         if item == MAIN:
             raise UserFileError(f"{path}: {why}")
-        return [Scenario(name=f"{PurePosixPath(path)}::{item}", host=_nothing, unavailable=lambda: why)]
+        return [cannot_run(f"{PurePosixPath(path)}::{item}", why)]
     names = [item if number == 0 else f"{item}#{number + 1}" for number in range(count)]
     return [_scenario(path, text, argv, name, _Call(path, text, argv, name).size) for name in names]
+
+
+def cannot_run(name: str, why: str) -> Scenario:
+    """A scenario that says why it cannot run."""
+    return Scenario(name=name, host=_nothing, unavailable=lambda: why)
 
 
 def _nothing(_world: World, _params: Any) -> None:
