@@ -1,7 +1,7 @@
 """What `pl`'s operations are given: a core's own value, memory, or a value that another task binds.
 
-A tensor in a kernel is a `View`; what a core computes with is a `Tile`. An operation of a tile that is given
-a view loads it first, as the compiler does in a core group.
+A tensor in a kernel is a `View`; what a core computes with is a `Tile`. An operation of a tile that is
+given a view loads it first, as the compiler does in a core group.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ def tile_of(given: Any) -> Tile:
     if isinstance(given, Later):
         return tile_of(given.get())
     if isinstance(given, HostTensor | WindowView):
-        raise PldRuleError("device_only", f"{given!r} is used by an operation of devices in host code")
+        raise PldRuleError("device_only", f"{given!r} is used by a device's operation in host code")
     raise WrongArgument(f"{given!r} where a tensor or a tile is due")
 
 
 def view_of(given: Any, what: str) -> View:
-    """The memory that an operation is given. Raises WrongArgument for a tile, PldRuleError on the host."""
+    """The memory that an operation is given. Raises WrongArgument (a tile), PldRuleError (host code)."""
     if isinstance(given, Later):
         given = given.get()
     if isinstance(given, View):

@@ -1,7 +1,7 @@
 """`pl`'s operations on memory: load, store, read, write, slice, assemble, create_tensor.
 
-`pl.slice` in a core group loads at once: what it holds is what memory held at that line, while `x[a:b]` is a
-view that is read where it is used.
+`pl.slice` in a core group loads at once: what it holds is what memory held at that line, while `x[a:b]`
+is a view that is read where it is used.
 
 A tile may be larger than the data in it (`valid_shape`): the rest holds poison, operations work on the
 valid part, and a store writes only that.

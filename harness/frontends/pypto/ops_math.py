@@ -138,7 +138,9 @@ def lrelu(tile: Any, slope: float) -> Tile:
 # Reductions and broadcasts ------------------------------------------------------------------------
 
 
-def _reduction(name: str, compute: Callable[[torch.Tensor, int], torch.Tensor], axis: int) -> Callable[..., Tile]:
+def _reduction(
+    name: str, compute: Callable[[torch.Tensor, int], torch.Tensor], axis: int
+) -> Callable[..., Tile]:
     def operation(input: Any, tmp_tile: Any = None) -> Tile:
         tile = tile_of(input)
         if len(tile.shape) < 2:

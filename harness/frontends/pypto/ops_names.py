@@ -1,7 +1,8 @@
 """The names under which operations stand in `pl`, `pl.tile`, `pl.tensor`, `pl.array` and `pl.system`.
 
 modules.py makes modules of these tables. A name of PyPTO's that is in none of them is not simulated; the
-largest groups of those are gathers, scatters, sorts, MX matmuls and the pipes between cube and vector cores.
+largest groups of those are gathers, scatters, sorts, MX matmuls and the pipes between cube and vector
+cores.
 """
 
 from __future__ import annotations
@@ -25,21 +26,27 @@ _BOTH: dict[str, Any] = {
     "matmul": ops_math.matmul, "matmul_acc": ops_math.matmul_acc,
     "reinterpret_view": ops_math.reinterpret_view,
     "read": ops.read, "write": ops.write, "slice": ops.slice_, "assemble": ops.assemble,
-    "reshape": ops_tiles.reshape, "transpose": ops_tiles.transpose, "concat": ops_tiles.concat, "fillpad": ops_tiles.fillpad,
-    "fillpad_expand": ops_tiles.fillpad_expand, "set_validshape": ops_tiles.set_validshape, "full": ops_tiles.full,
+    "reshape": ops_tiles.reshape, "transpose": ops_tiles.transpose, "concat": ops_tiles.concat,
+    "fillpad": ops_tiles.fillpad,
+    "fillpad_expand": ops_tiles.fillpad_expand, "set_validshape": ops_tiles.set_validshape,
+    "full": ops_tiles.full,
     "ci": ops_tiles.arange, "get_block_idx": tasks.get_block_idx, "get_block_num": tasks.get_block_num,
     "get_subblock_idx": tasks.get_subblock_idx,
 }
 
 _TILE_ONLY: dict[str, Any] = {
-    "load": ops.load, "store": ops.store, "move": ops_tiles.move, "cmps": ops_math.cmp, "sel": ops_math.sel,
+    "load": ops.load, "store": ops.store, "move": ops_tiles.move, "cmps": ops_math.cmp,
+    "sel": ops_math.sel,
     "sels": ops_math.sel, "rem": ops_math.rem, "rems": ops_math.rem, "relu": ops_math.relu,
     "lrelu": ops_math.lrelu, "maximums": ops_math.maximum, "minimums": ops_math.minimum,
     "max": ops_math.larger, "min": ops_math.smaller, "matmul_bias": ops_math.matmul_bias,
     "batch_matmul": ops_math.matmul,
 }
 
-TILE: dict[str, Any] = {**_BOTH, **_TILE_ONLY, "create": ops_tiles.create_tile, "fillpad_inplace": ops_tiles.fillpad}
+TILE: dict[str, Any] = {
+    **_BOTH, **_TILE_ONLY, "create": ops_tiles.create_tile,
+    "fillpad_inplace": ops_tiles.fillpad,
+}
 TENSOR: dict[str, Any] = {
     **_BOTH, "create": ops.create_tensor, "dim": ops_tiles.dim, "expand_clone": ops_math.expand_clone,
     "no_dep": tasks.no_dep, "dump_tag": tasks.dump_tag,

@@ -1,4 +1,4 @@
-"""`pl`'s tiles made, reshaped and padded: create, full, reshape, transpose, concat, fillpad, valid shapes.
+"""`pl`'s tiles made, reshaped and padded: create, full, reshape, transpose, fillpad, valid shapes.
 
 Not modelled: layouts, and which of a core's memories a tile lies in.
 """

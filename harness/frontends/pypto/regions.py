@@ -1,12 +1,13 @@
-"""Regions of device code that are tasks: `with pl.at(...)`, `with pl.spmd(n)`, `for i in pl.spmd(n)`, split_aiv.
+"""Regions of device code that are tasks: `with pl.at(...)`, `with pl.spmd(n)`, `for i in pl.spmd(n)`.
 
-rewriting.py makes a function of a region; `enter` runs it as a task, on a core (cores.py), after the tasks it
-has edges to. Edges are what `deps=` says and, outside `pl.manual_scope()`, what the uses of memory say: who
-reads or writes comes after who wrote, never a writer after a reader. What a region uses is read off its
-statements (directions.py), what a kernel uses off its parameters.
+rewriting.py makes a function of a region; `enter` runs it as a task, on a core (cores.py), after the
+tasks it has edges to. Edges are what `deps=` says and, outside `pl.manual_scope()`, what the uses of
+memory say: who reads or writes comes after who wrote, never a writer after a reader. What a region uses
+is read off its statements (directions.py), what a kernel uses off its parameters. `pl.split_aiv` runs its
+body on both vector cores of the task that it is in.
 
-Where a device was given no cores (its program makes no tasks), and inside a task, a region runs at once, in
-place.
+Where a device was given no cores (its program makes no tasks), and inside a task, a region runs at once,
+in place.
 
 Not modelled: `predicate=`, `allow_early_resolve=`; the modes of `pl.split_aiv` that halve tiles.
 """
@@ -91,7 +92,7 @@ def enter(
     if kind == "spmd":
         blocks = exact(args[0] if args else options["core_num"])
         if options.get("deps") is not None and not __named__:
-            raise PldRuleError("spmd_deps", "pl.spmd takes deps= only with a name: `with pl.spmd(…) as tid`")
+            raise PldRuleError("spmd_deps", "pl.spmd takes deps= only as `with pl.spmd(…) as tid`")
     else:
         blocks = 1
     level = options.get("level", args[0] if args else None)
@@ -264,7 +265,7 @@ def _on_host(region: _Region, kind: str, *args: Any, **options: Any) -> tuple[An
     level = options.get("level", args[0] if args else None)
     role: Role | None = options.get("role")
     if kind != "at" or level is Level.HOST:
-        raise PldRuleError("device_only", f"pl.{kind} in host code; pl.at(level=pl.Level.CHIP) is due there")
+        raise PldRuleError("device_only", f"pl.{kind} in host code; pl.at(level=pl.Level.CHIP) is due")
     memory = {n: v for n, v in region.held.items() if isinstance(v, HostTensor | WindowView)}
 
     def body(*given: Any) -> None:

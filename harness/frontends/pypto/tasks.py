@@ -2,8 +2,8 @@
 
     out, tid = pl.submit(self.kernel, x, out, deps=[other])
 
-A kernel that orchestration calls or submits is a task, where the device has cores (regions.py says when, and
-which edges it has). Its result stands for what it writes.
+A kernel that orchestration calls or submits is a task, where the device has cores (regions.py says when,
+and which edges it has). Its result stands for what it writes.
 
 Not modelled: `predicate=`, `allow_early_resolve=`.
 """
@@ -55,7 +55,7 @@ def _submit(
         raise NotSimulated("pl.submit(predicate=) is not simulated")
     called, owner = getattr(function, "function", function), getattr(function, "owner", None)
     if not hasattr(called, "annotations") or not hasattr(called, "body"):
-        raise PldRuleError("submit", f"pl.submit of {function!r}: a kernel of the program, self.NAME, is due")
+        raise PldRuleError("submit", f"pl.submit of {function!r}: a kernel, self.NAME, is due")
     free = [one.value for one in args if isinstance(one, NoDep)]
     values = called.ordered(tuple(one.value if isinstance(one, NoDep) else one for one in args), {})
     job, result = run_kernel(
@@ -117,7 +117,8 @@ def makes_tasks(function: Any, owner: Any) -> bool:
         body = one.body
         held = dict(zip(body.__code__.co_freevars, body.__closure__ or (), strict=True))
         for name in body.__code__.co_names + body.__code__.co_freevars:
-            for other in (_content(held.get(name)), body.__globals__.get(name), vars(type(owner)).get(name)):
+            known = _content(held.get(name)), body.__globals__.get(name), vars(type(owner)).get(name)
+            for other in known:
                 if hasattr(other, "has_tasks") and id(other) not in seen:
                     seen.add(id(other))
                     todo.append(other)
@@ -159,7 +160,7 @@ class spmd:
                 yield int32(block)
 
     def __enter__(self) -> TaskId:
-        raise NotSimulated("`with pl.spmd(n)` in a function whose source is not to be had is not simulated")
+        raise NotSimulated("`with pl.spmd(n)` needs the function's source, which is not to be had")
 
     def __exit__(self, *_error: object) -> None:
         return None
