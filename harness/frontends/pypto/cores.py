@@ -1,9 +1,9 @@
 """A device's cores: the tasks of an orchestration, run as cores and edges allow.
 
-The rank's first lane runs chip orchestration; each other lane carries one task at a time. A task begins when
-the tasks it depends on have ended and a core is free, first come, first served; it holds its core until its
-body returns, whatever the body waits for. A task that has registered deferred waits gives its core back
-then and ends when they hold; so there are more lanes than cores.
+The rank's first lane runs chip orchestration; each other lane carries one task at a time. A task begins
+when the tasks it depends on have ended and a core is free, first come, first served; it holds its core
+until its body returns, whatever the body waits for. A task that has registered deferred waits gives its
+core back then and ends when they hold; so there are more lanes than cores.
 
     cell LANE              how often a lane was given a task: who is given one knows what the giver knew
     cell LANES + NUMBER    how many blocks of a task have ended: whoever waits for it knows what they did
@@ -11,8 +11,8 @@ then and ends when they hold; so there are more lanes than cores.
 So a task knows of another only by an edge, as every checker sees it, or by having followed it in the same
 lane, which happens when all lanes have been used.
 
-Not modelled: the kinds of cores (every task takes one), early starts of tasks whose predecessors are still
-running, the limits of the scheduler's own tables but for that of deferred waits.
+Not modelled: the kinds of cores (every task takes one), early starts of tasks whose predecessors are
+still running, the limits of the scheduler's own tables but for that of deferred waits.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Job:
     )
 
     def __init__(
-        self, name: str, body: Callable[[int], Any], after: Sequence[Job], at: tuple[CodeType | None, int],
-        *, blocks: int = 1, together: bool = False,
+        self, name: str, body: Callable[[int], Any], after: Sequence[Job],
+        at: tuple[CodeType | None, int], *, blocks: int = 1, together: bool = False,
     ) -> None:
         self.number = -1
         self.name = name
@@ -137,7 +137,8 @@ class Cores:
         for view, _, _ in uses:
             number, low, high = span(view)
             found += [
-                job for n, first, last, job in self._writers if n == number and first < high and low < last
+                job for n, first, last, job in self._writers
+                if n == number and first < high and low < last
             ]
         return found
 
