@@ -92,7 +92,7 @@ def check_views(function: str, windows: Sequence[tuple[str, object, str]]) -> No
             )
 
 
-def check_dispatched(dispatched: Sequence[int], device_ids: Sequence[int]) -> None:
+def check_dispatched(dispatched: Sequence[int | None], device_ids: Sequence[int]) -> None:
     """The logical ranks that were dispatched, against the cards of the run. Raises dispatch_loop."""
     missing = [r for r in range(len(device_ids)) if r not in dispatched]
     if missing and dispatched:

@@ -16,12 +16,14 @@ from typing import Any
 
 import torch
 
+from harness.errors import PldRuleError
 from harness.frontends.pypto.annotations import bound
 from harness.frontends.pypto.cores import CELLS, LANES, Cores
 from harness.frontends.pypto.dfx import note
 from harness.frontends.pypto.dtypes import DataType
 from harness.frontends.pypto.operate import _HOST, _TASK, Task
 from harness.frontends.pypto.recording import Recording, Step
+from harness.frontends.pypto.rules import check_dispatched
 from harness.frontends.pypto.values import HostTensor, View, WindowView
 from harness.host import HostWindow, World
 
@@ -83,8 +85,12 @@ def run_step(task: Task, step: Step, memory: dict[Any, Any]) -> None:
         _await(rank, ("pld", number), step.at)
     args = [_bound(value, memory) for value in step.args]
     named = {name: _bound(value, memory) for name, value in step.named.items()}
-    with bound(step.symbols) if step.symbols else nullcontext():
-        step.body(*args, **named)
+    try:
+        with bound(step.symbols) if step.symbols else nullcontext():
+            step.body(*args, **named)
+    except PldRuleError as error:
+        error.at = step.at
+        raise
     if step.awaited:
         rank._sim.arrive(("pld", step.number), 1)
 
@@ -150,6 +156,7 @@ def record(world: World, calls: Sequence[tuple[Any, Sequence[Any]]]) -> Recordin
     finally:
         _HOST.reset(token)
     recording.settle()
+    _check_dispatched(recording)
     for one in recording.tensors:
         world.lend(one.base, one.name)
     tasks = any(step.tasks for step in recording.steps)
@@ -162,3 +169,15 @@ def record(world: World, calls: Sequence[tuple[Any, Sequence[Any]]]) -> Recordin
             device, *device.handles, *more, device=number, lanes=LANES if tasks else 1
         )
     return recording
+
+
+def _check_dispatched(recording: Recording) -> None:
+    """Every card of a program for several has something to do. Raises PldRuleError (dispatch_loop)."""
+    steps = [step for step in recording.steps if step.device is not None]
+    if not recording.buffers and len({step.device for step in steps}) < 2:
+        return  # a program for one chip
+    try:
+        check_dispatched([step.device for step in steps], recording.world.device_ids)
+    except PldRuleError as error:
+        error.at = steps[-1].at
+        raise
