@@ -8,7 +8,7 @@ body runs first; then each device gets one queue, in program order, and nothing 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -156,8 +156,25 @@ class Recording:
                     used[number] |= devices
             if before == used:
                 break
+        self._name_types()
         for buffer in self.buffers:
             buffer.members = tuple(sorted(used[buffer.number] or range(self.size)))
+
+    def _name_types(self) -> None:
+        """A buffer of which all views have one element type is a window of that type, in reports too."""
+        types: dict[int, set[torch.dtype]] = {}
+        for step in self.steps:
+            for value in (*step.args, *step.named.values()):
+                if isinstance(value, WindowView):
+                    types.setdefault(value.buffer.number, set()).add(value.dtype.torch)
+        for buffer in self.buffers:
+            found = types.get(buffer.number, set())
+            known = self.world.recorded.windows
+            if len(found) == 1 and known[buffer.held.number] is buffer.held:
+                (dtype,) = found
+                shape = (buffer.nbytes // dtype.itemsize,)
+                buffer.held = replace(buffer.held, dtype=dtype, shape=shape)
+                known[buffer.held.number] = buffer.held
 
     def queue(self, device: int) -> list[Step]:
         """What one device does, in order. After `settle` only."""
