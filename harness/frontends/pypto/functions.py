@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import PldRuleError
-from harness.frontends.pypto import tasks
+from harness.frontends.pypto import regions, tasks
 from harness.frontends.pypto.annotations import (
     Annotation,
     Expression,
@@ -60,7 +60,7 @@ class Function:
     def __init__(self, body: Callable[..., Any], kind: str) -> None:
         functools.update_wrapper(self, body)
         self.kind = kind
-        self.body = rewritten(body, tasks.enter)
+        self.body = rewritten(body, regions.enter)
         self.has_tasks = has_tasks(self.body)
         signature = inspect.signature(body)
         parameters = list(signature.parameters.values())

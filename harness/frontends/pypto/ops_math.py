@@ -16,7 +16,7 @@ import torch
 
 from harness.errors import WrongArgument, WrongShape
 from harness.frontends.pypto.dtypes import BOOL, DataType, dtype_of
-from harness.frontends.pypto.ops import Accumulator, Later, padded, tile_of
+from harness.frontends.pypto.operands import Accumulator, Later, padded, tile_of
 from harness.frontends.pypto.scalars import DeviceInt, scalar, truncated
 from harness.frontends.pypto.values import HostTensor, Tile, View, WindowView, dims_of
 
