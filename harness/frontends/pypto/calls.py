@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import torch
 
-from harness.errors import RankfaultError
+from harness.errors import PldRuleError, RankfaultError
 from harness.finding import Outcome
 from harness.frontends.pypto.annotations import bound
 from harness.frontends.pypto.dfx import write_dfx
@@ -107,7 +107,11 @@ class HostCall:
                 function=function,
             )
             return
-        symbols = _fitted_in(function, values, recording.size, device=False)
+        try:
+            symbols = _fitted_in(function, values, recording.size, device=False)
+        except PldRuleError as error:
+            error.at = (function.body.__code__, 0)
+            raise
         with bound(symbols):
             function.body(self.owner, *values) if function.takes_self else function.body(*values)
 

@@ -20,7 +20,7 @@ import msgspec
 
 from harness.checkers.golden import Golden, Seen
 from harness.checkers.pld_rules import PldRules
-from harness.errors import PlanError, UnknownName, UserFileError, one_line
+from harness.errors import PldRuleError, PlanError, UnknownName, UserFileError, one_line
 from harness.frontends.pypto.calls import HostCall, Snapshot
 from harness.frontends.pypto.programs import Program, program_of
 from harness.host import World
@@ -47,11 +47,28 @@ def scenarios_in(path: str, text: bytes, argv: Sequence[str] = ()) -> list[Scena
     given = tuple(argv)
     program = program_of(path, text, given)
     if not program.calls:
+        if program.raised is not None and isinstance(program.raised.error, PldRuleError):
+            return [_refused(path, text, given)]
         raise UserFileError(f"{path}: {_why_none(program)}")
     return [
         _scenario(path, text, given, _name(number), snapshot.call.size)
         for number, snapshot in enumerate(program.calls)
     ]
+
+
+def _refused(path: str, text: bytes, argv: tuple[str, ...]) -> Scenario:
+    """A main that a rule stops before any call runs: its run is that error."""
+
+    def host(_world: World, params: Any) -> Any:
+        raised = program_of(path, text, params.argv).raised
+        if raised is not None:
+            raise raised.error
+
+    return Scenario(
+        name=f"{PurePosixPath(path)}::{MAIN}", host=host, params=params_of(argv, rounds=False),
+        ranks=(1, RANKS_MAX), usual_ranks=(1, 1), given=("argv",), checkers=(PldRules(),), doc=f"{path}, a pld program",
+        digest=hashlib.sha256(text).hexdigest()[:16],
+    )
 
 
 def scenario_named(path: str, text: bytes, wanted: str, argv: Sequence[str] | None = None) -> Scenario:
