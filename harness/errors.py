@@ -167,6 +167,8 @@ class PldRuleError(OperationError):
     of the user's line, for where no code of the user's is running.
     """
 
+    at: tuple[CodeType | None, int] = (None, -1)
+
     def __init__(self, rule: str, text: str) -> None:
         super().__init__(text)
         self.rule = rule

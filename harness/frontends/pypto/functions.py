@@ -281,6 +281,8 @@ def _from_host(
          if isinstance(value, WindowView)],
     )
     number = 0 if device is None else exact(device)
+    if device is not None:
+        host.looped.add(number)
     if not 0 <= number < host.size:
         raise broken(
             "wrong_device", f"dispatch of {function.name}: device={number} is outside the logical ranks "

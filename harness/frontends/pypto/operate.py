@@ -49,16 +49,18 @@ class Task:
 
     rank: the harness's. device: the logical one. level: of the function that runs, CHIP or CORE_GROUP.
     loops: of loops with carried values, the innermost last (ops.py). place: whatever tasks.py keeps.
+    notified: peers, since the last fence.
     at: the user's line for what runs without any of the user's code, such as a builtin kernel.
     """
 
-    __slots__ = ("at", "device", "level", "loops", "place", "rank")
+    __slots__ = ("at", "device", "level", "loops", "notified", "place", "rank")
 
     def __init__(self, rank: SimulatedRank, device: int) -> None:
         self.rank = rank
         self.device = device
         self.level = Level.CHIP
         self.loops: list[Any] = []
+        self.notified: set[int] = set()
         self.place: Any = None
         self.at: tuple[CodeType | None, int] = (None, -1)
 
@@ -133,6 +135,7 @@ def publish() -> None:
 
     It is quiet, not fence: whoever is told of the write may read it on any rank, not on the target alone.
     """
+    current().notified.clear()
     operate("quiet")
 
 
@@ -255,13 +258,19 @@ def get(dst: View, peer: Any, src: View) -> None:
 def notify(cell: View, peer: Any, value: Any, *, op: NotifyOp | int) -> None:
     """Add to (or set) the one int32 element of `cell` at `peer`.
 
-    One's own cell has changed when it returns: a core sees its own atomic operations in program order.
+    A peer sees the notifies of one core in program order (upstream's all_to_all_v counts on it: nothing
+    stands between its counts and its barrier). One's own cell has changed when it returns.
     """
     number = _peer(cell, peer)
     (at, _), = cell.runs()
+    notified = current().notified
+    if number in notified:
+        notified.clear()
+        operate("fence")
+    notified.add(number)
     operate("notify", cell=cell.handle, peer=number, at=at, value=exact(value), op=NotifyOp(op))
     if number == current().device:
-        operate("quiet")
+        publish()
 
 
 def wait(cell: View, value: Any, *, cmp: WaitCmp | int) -> None:

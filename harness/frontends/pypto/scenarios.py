@@ -149,9 +149,9 @@ class _Call:
             )
 
     @property
-    def size(self) -> int:
-        """How many devices it runs on."""
-        return 1 if self.snapshot is None else self.snapshot.call.size
+    def size(self) -> int | None:
+        """How many devices it runs on; None where it does not come to that."""
+        return None if self.snapshot is None else self.snapshot.call.size
 
 
 def _scenario(
@@ -159,7 +159,7 @@ def _scenario(
 ) -> Scenario:
     def ready(params: Any, ranks: int) -> None:
         due = _Call(path, text, params.argv, wanted).size
-        if due != ranks:
+        if due is not None and due != ranks:
             raise PlanError(
                 f"plan: $.ranks: {ranks}; {path}::{wanted} runs on {due} devices with the arguments "
                 f"{list(params.argv)}"
@@ -178,7 +178,8 @@ def _scenario(
     repeats = not is_test_file(path) and wanted.partition("#")[0] != MAIN
     return Scenario(
         name=f"{PurePosixPath(path)}::{wanted}", host=host, params=params_of(argv, rounds=repeats),
-        ranks=(size, size) if size is not None else (1, RANKS_MAX), given=("argv",), ready=ready,
+        ranks=(size, size) if size is not None else (1, RANKS_MAX),
+        usual_ranks=(1, 1) if size is None else None, given=("argv",), ready=ready,
         checkers=(PldRules(), Golden()), doc=f"{path}, a pld program",
         digest=hashlib.sha256(text).hexdigest()[:16],
     )
