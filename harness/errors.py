@@ -167,10 +167,11 @@ class PldRuleError(OperationError):
     of the user's line, for where no code of the user's is running.
     """
 
+    at: tuple[CodeType | None, int] = (None, -1)
+
     def __init__(self, rule: str, text: str) -> None:
         super().__init__(text)
         self.rule = rule
-        self.at: tuple[CodeType | None, int] = (None, -1)
 
 
 class NotSimulated(OperationError, AttributeError):

@@ -159,4 +159,41 @@ PLD: dict[str, tuple[str, str]] = {
     "pld/tag_of_zero": (
         "the tag is 0, and the wait looks for at least 1", "number tags from 1 (a cell starts at 0)"
     ),
+    "pld/value_without_edge": (
+        "in pl.manual_scope() only deps= orders tasks, and it does not name the one that makes the value",
+        "add that task's id to deps=",
+    ),
+    "pld/deps": ("deps= holds something that is no task", "name the task with `as tid` and pass tid"),
+    "pld/submit": (
+        "pl.submit was given something that is no kernel of the program", "pass self.KERNEL first"
+    ),
+    "pld/spmd_deps": (
+        "deps= needs a region with a name", "write `with pl.spmd(n, deps=[...]) as tid:`"
+    ),
+    "pld/nested_scope": ("a scope stands inside a manual one", "put them behind each other"),
+    "pld/split_aiv": ("a core group has two vector cores", "pl.split_aiv(2, mode=...)"),
+    "pld/defer_wait": (
+        "a deferred wait compares with Ge only, and a task has at most 64 of them",
+        "wait for a counter that grows, with pld.WaitCmp.Ge",
+    ),
+    "pld/defer_wait_unsigned": (
+        "a deferred wait compares unsigned numbers: one below zero counts as very large",
+        "keep the counter and what is awaited at or above zero",
+    ),
+    "pld/too_many_tasks": ("a call makes more tasks than are simulated", "make fewer, larger tasks"),
+    "pld/too_many_deferred": (
+        "more tasks run or wait at the same moment than the scheduler holds", "let some end first"
+    ),
+    "pld/missing_yield": (
+        "a round of a loop with init_values does not say what the next one goes on with",
+        "end the body with pl.yield_(...) of as many values",
+    ),
+    "pld/yield_outside": ("pl.yield_ stands in no loop with init_values", "give the loop init_values="),
+    "pld/unroll_bound": ("the compiler cannot know how often to unroll", "use pl.range"),
+    "pld/pipeline_stage": ("pl.pipeline has no stage=", "pass stage=2, or as many as buffers take turns"),
+    "pld/while_values": ("a while loop carries nothing", "give pl.while_ init_values="),
+    "pld/static_assert": ("the program's own check of its constants fails", "look at its condition"),
+    "pld/valid_shape": (
+        "more of a tile is said to be valid than it has", "clip it: pl.min(width, extent - offset)"
+    ),
 }

@@ -54,6 +54,10 @@ LIKELY: dict[str, tuple[str, str]] = {
         "an operation was issued and never delivered",
         "look at the fault that dropped it; without one this is an engine defect",
     ),
+    "deadlock/core_starvation": (
+        "tasks that wait hold every core, so the task they wait for never begins",
+        "pld.system.defer_wait gives the core back; or submit the publisher first, with deps= on it",
+    ),
     "deadlock/cycle": (
         "each rank waits before it notifies the one that waits for it",
         "notify first, then wait",

@@ -46,6 +46,7 @@ from harness.scenario import Scenario
 if TYPE_CHECKING:
     from harness.minimise import Minimised
 
+PLD_MAIN = "main"  # as frontends/pypto/scenarios.py calls a file's host calls
 LIBRARIES = ("rankfault", "torch", "numpy", "greenlet", "hypothesis", "msgspec", "pytest")
 
 
@@ -53,7 +54,7 @@ def name_of(outcome: Outcome, finding: Finding) -> str:
     """`<scenario>-<short id>`: a function of the plan and the finding alone."""
     plan = outcome.plan
     path, _, name = plan.scenario.rpartition("::")
-    stem = PurePosixPath(path).stem if name == MAIN else name
+    stem = PurePosixPath(path).stem if name.partition("#")[0] in (MAIN, PLD_MAIN) else name
     digest = hashlib.sha256(encode(plan) + finding.identity.encode()).hexdigest()[:8]
     return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', stem)}-{digest}"
 

@@ -1,9 +1,9 @@
 """A device's cores: the tasks of an orchestration, run as cores and edges allow.
 
-The rank's first lane runs chip orchestration; each other lane carries one task at a time. A task begins when
-the tasks it depends on have ended and a core is free, first come, first served; it holds its core until its
-body returns, whatever the body waits for. A task that has registered deferred waits gives its core back
-then and ends when they hold; so there are more lanes than cores.
+The rank's first lane runs chip orchestration; each other lane carries one task at a time. A task begins
+when the tasks it depends on have ended and a core is free, first come, first served; it holds its core
+until its body returns, whatever the body waits for. A task that has registered deferred waits gives its
+core back then and ends when they hold; so there are more lanes than cores.
 
     cell LANE              how often a lane was given a task: who is given one knows what the giver knew
     cell LANES + NUMBER    how many blocks of a task have ended: whoever waits for it knows what they did
@@ -11,8 +11,8 @@ then and ends when they hold; so there are more lanes than cores.
 So a task knows of another only by an edge, as every checker sees it, or by having followed it in the same
 lane, which happens when all lanes have been used.
 
-Not modelled: the kinds of cores (every task takes one), early starts of tasks whose predecessors are still
-running, the limits of the scheduler's own tables but for that of deferred waits.
+Not modelled: the kinds of cores (every task takes one), early starts of tasks whose predecessors are
+still running, the limits of the scheduler's own tables but for that of deferred waits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.errors import PeerLost, PldRuleError
 from harness.frontends.pypto.annotations import bound, symbols_now
 from harness.frontends.pypto.dfx import note
 from harness.frontends.pypto.enums import Level
-from harness.frontends.pypto.operate import _TASK, Task, current, publish
+from harness.frontends.pypto.operate import TASK, Task, current, publish
 from harness.frontends.pypto.values import View
 from harness.rank import NotifyOp, WaitCmp
 from harness.record import Starved
@@ -55,8 +55,8 @@ class Job:
     )
 
     def __init__(
-        self, name: str, body: Callable[[int], Any], after: Sequence[Job], at: tuple[CodeType | None, int],
-        *, blocks: int = 1, together: bool = False,
+        self, name: str, body: Callable[[int], Any], after: Sequence[Job],
+        at: tuple[CodeType | None, int], *, blocks: int = 1, together: bool = False,
     ) -> None:
         self.number = -1
         self.name = name
@@ -137,7 +137,8 @@ class Cores:
         for view, _, _ in uses:
             number, low, high = span(view)
             found += [
-                job for n, first, last, job in self._writers if n == number and first < high and low < last
+                job for n, first, last, job in self._writers
+                if n == number and first < high and low < last
             ]
         return found
 
@@ -199,7 +200,7 @@ class Cores:
         """A lane's life: one task after the other."""
         self.cells = cells
         rank = task.rank
-        token = _TASK.set(task)
+        token = TASK.set(task)
         try:
             while True:
                 while not self._given[rank.lane]:
@@ -211,7 +212,7 @@ class Cores:
             if task.place is not None:
                 raise  # in a task; a lane that rests has lost nothing
         finally:
-            _TASK.reset(token)
+            TASK.reset(token)
 
     def _rest(self, rank: SimulatedRank) -> None:
         lane = rank._lane

@@ -204,7 +204,9 @@ class _Reader(ast.NodeVisitor):
 
 def vars_of_python() -> frozenset[str]:
     """Names of functions that take tensors without doing anything to them."""
-    return frozenset(("len", "print", "range", "int", "float", "min", "max", "isinstance", "tuple", "list"))
+    return frozenset(
+        ("len", "print", "range", "int", "float", "min", "max", "isinstance", "tuple", "list")
+    )
 
 
 def last_name(node: ast.expr) -> str:

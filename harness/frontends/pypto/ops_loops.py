@@ -78,10 +78,11 @@ def _carrying(name: str, rounds: range, values: tuple[Any, ...]) -> Iterator[Any
 
 def _checked(name: str, carried: _Carried, count: int) -> None:
     if not carried.fresh:
-        raise PldRuleError("missing_yield", f"a pl.{name} with init_values ends a round without pl.yield_")
+        raise PldRuleError("missing_yield", f"a round of a pl.{name} with init_values has no pl.yield_")
     if len(carried.values) != count:
         raise PldRuleError(
-            "missing_yield", f"a pl.{name} carries {count} values, its pl.yield_ gives {len(carried.values)}"
+            "missing_yield",
+            f"a pl.{name} carries {count} values, its pl.yield_ gives {len(carried.values)}",
         )
 
 

@@ -16,7 +16,7 @@ import torch
 
 from harness.errors import WrongArgument, WrongShape
 from harness.frontends.pypto.dtypes import BOOL, DataType, dtype_of
-from harness.frontends.pypto.ops import Accumulator, Later, padded, tile_of
+from harness.frontends.pypto.operands import Accumulator, Later, padded, tile_of
 from harness.frontends.pypto.scalars import DeviceInt, scalar, truncated
 from harness.frontends.pypto.values import HostTensor, Tile, View, WindowView, dims_of
 
@@ -138,7 +138,9 @@ def lrelu(tile: Any, slope: float) -> Tile:
 # Reductions and broadcasts ------------------------------------------------------------------------
 
 
-def _reduction(name: str, compute: Callable[[torch.Tensor, int], torch.Tensor], axis: int) -> Callable[..., Tile]:
+def _reduction(
+    name: str, compute: Callable[[torch.Tensor, int], torch.Tensor], axis: int
+) -> Callable[..., Tile]:
     def operation(input: Any, tmp_tile: Any = None) -> Tile:
         tile = tile_of(input)
         if len(tile.shape) < 2:

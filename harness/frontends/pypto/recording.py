@@ -8,14 +8,16 @@ body runs first; then each device gets one queue, in program order, and nothing 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from harness.errors import PldRuleError
 from harness.frontends.pypto.annotations import symbols_now
 from harness.frontends.pypto.dtypes import DataType
 from harness.frontends.pypto.operate import here, operate
+from harness.frontends.pypto.rules import check_dispatched
 from harness.frontends.pypto.values import HostTensor, View, WindowBuffer, WindowView
 from harness.host import World
 
@@ -59,6 +61,7 @@ class Recording:
         self.kept: list[list[bytes]] | None = None  # what retained windows hold
         self._allocated = 0  # in the call that is recorded
         self.overrides: dict[str, Callable[..., Any]] = {}  # of sub-workers
+        self.looped: set[int] = set()  # devices that some `device=` has named
 
     def alloc(self, nbytes: int, name: str = "") -> WindowBuffer:
         """A window buffer, zeros, on every device that will use it."""
@@ -135,7 +138,13 @@ class Recording:
         self.steps.append(Step(len(self.steps), name, body, views, named, None, at=here()))
 
     def settle(self) -> None:
-        """Give every buffer its domain's devices."""
+        """Give every buffer its domain's devices. Raises PldRuleError (`dispatch_loop`)."""
+        if len(self.looped) > 1:
+            try:
+                check_dispatched(sorted(self.looped), self.world.device_ids)
+            except PldRuleError as error:
+                error.at = self.steps[-1].at
+                raise
         used: dict[int, set[int]] = {buffer.number: set() for buffer in self.buffers}
         together: list[set[int]] = []
         for step in self.steps:
@@ -156,8 +165,25 @@ class Recording:
                     used[number] |= devices
             if before == used:
                 break
+        self._name_types()
         for buffer in self.buffers:
             buffer.members = tuple(sorted(used[buffer.number] or range(self.size)))
+
+    def _name_types(self) -> None:
+        """A buffer of which all views have one element type is a window of that type, in reports too."""
+        types: dict[int, set[torch.dtype]] = {}
+        for step in self.steps:
+            for value in (*step.args, *step.named.values()):
+                if isinstance(value, WindowView):
+                    types.setdefault(value.buffer.number, set()).add(value.dtype.torch)
+        for buffer in self.buffers:
+            found = types.get(buffer.number, set())
+            known = self.world.recorded.windows
+            if len(found) == 1 and known[buffer.held.number] is buffer.held:
+                (dtype,) = found
+                shape = (buffer.nbytes // dtype.itemsize,)
+                buffer.held = replace(buffer.held, dtype=dtype, shape=shape)
+                known[buffer.held.number] = buffer.held
 
     def queue(self, device: int) -> list[Step]:
         """What one device does, in order. After `settle` only."""

@@ -1,13 +1,13 @@
 """Bodies that run elsewhere: `with pl.at(...)` and its kin, made functions before the program runs.
 
-A region (`with pl.at(...)`, `with pl.spmd(...)`, `for i in pl.spmd(n)`, `for lane in pl.split_aiv(2, …)`) is
+A region (`with pl.at(...)`, `with pl.spmd(...)`, `for i in pl.spmd(n)`, `for i in pl.split_aiv(2, …)`) is
 a task of its own, which plain Python would run at once, in place. So the function that holds one is
 compiled again: each region's body becomes a function of the local names that it uses, captured by value
-where the region stands, and the region becomes a call of `tasks.enter`. Line numbers stay the user's.
-Names that a body binds and that are used outside it come back as what they were, or as a `Later`.
+where the region stands, and the region becomes a call of `regions.enter`. Line numbers stay the user's.
+Names that a body binds and that are used outside it come back as what they stand for, or as a `Later`.
 
-Two more things that plain Python cannot say: `pl.cond(c)` ends its `while_`, and a loop of no rounds leaves
-the name that its `pl.yield_` binds with the initial value.
+Two more things that plain Python cannot say: `pl.cond(c)` ends its `while_`, and a loop of no rounds
+leaves the name that its `pl.yield_` binds with the initial value.
 
 Not modelled: `return`, `break` and `continue` out of a region; they are refused with file and line. A
 function whose source is not to be had is left as it is, and its regions run in place.
@@ -31,6 +31,7 @@ REGIONS_FOR = frozenset(("spmd", "split_aiv"))
 LOOPS = frozenset(("range", "parallel", "pipeline"))
 NAMES = REGIONS_WITH | REGIONS_FOR | {"cond", "yield_"}
 SUBMITS = frozenset(("submit", "spmd_submit"))
+LABEL = "__pld_region_"
 DOOR = "__pld__"  # the name by which a rewritten function reaches `enter`
 
 
@@ -38,7 +39,7 @@ def rewritten(function: Callable[..., Any], enter: Callable[..., Any]) -> Callab
     """The function with its regions as calls of `enter`; itself, if it has none.
 
     enter: `enter(kind, body, names, scope, outside, access, aliases, callees, *args, **kwargs)`, see
-    tasks.py.
+    regions.py.
     Raises UserFileError for what cannot be rewritten.
     """
     code = getattr(function, "__code__", None)
@@ -91,7 +92,7 @@ def _compiled(
     made = _code_named(_code_named(outer, "__pld_factory__"), code.co_name)
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     cells[DOOR] = CellType(enter)
-    made = made.replace(co_qualname=code.co_qualname)
+    made = _as_written(made, code.co_name).replace(co_qualname=code.co_qualname)
     new = FunctionType(
         made, function.__globals__, function.__name__, function.__defaults__,
         tuple(cells[name] for name in made.co_freevars),
@@ -102,6 +103,17 @@ def _compiled(
     new.__module__ = function.__module__
     new.__doc__ = function.__doc__
     return new
+
+
+def _as_written(code: CodeType, name: str) -> CodeType:
+    """Regions are called as the function that they stand in; in a finding's sites by number too."""
+    parts = tuple(
+        _as_written(one, name) if isinstance(one, CodeType) else one for one in code.co_consts
+    )
+    if code.co_name.startswith(LABEL):
+        number = code.co_name.removeprefix(LABEL).rstrip("_")
+        return code.replace(co_consts=parts, co_name=name, co_qualname=f"{name}.region {number}")
+    return code.replace(co_consts=parts)
 
 
 def _code_named(code: CodeType, name: str) -> CodeType:
@@ -173,7 +185,7 @@ class _Rewriter:
         names = sorted(((read | (set(outside) - sure)) & self._locals).difference(index))
         access, callees, aliases = accesses(node.body, names)
         self._number += 1
-        label = f"__pld_region_{self._number}__"
+        label = f"{LABEL}{self._number}__"
         self._wanted.append(reads(node.body) | set(outside))
         inner = self.bodies(node.body)
         self._wanted.pop()
@@ -185,8 +197,8 @@ class _Rewriter:
         door = ast.Call(
             ast.Name(DOOR, ast.Load()),
             [
-                ast.Constant(kind), ast.Name(label, ast.Load()), ast.Constant(tuple(names)),
-                _call("locals"), ast.Constant(tuple(outside)), _values(access),
+                ast.Constant(kind), ast.Name(label, ast.Load()), _strings(names),
+                _call("locals"), _strings(outside), _values(access),
                 _texts({name: aliases[name] for name in outside if name in aliases}),
                 ast.Tuple(callees, ast.Load()), *call.args,
             ],
@@ -233,8 +245,15 @@ def _values(access: dict[str, Access]) -> ast.expr:
     """A dict display of plain values."""
     return ast.Dict(
         [ast.Constant(name) for name in access],
-        [ast.Constant((one.reads, one.writes)) for one in access.values()],
+        [
+            ast.Tuple([ast.Constant(one.reads), ast.Constant(one.writes)], ast.Load())
+            for one in access.values()
+        ],
     )
+
+
+def _strings(names: list[str]) -> ast.expr:
+    return ast.Tuple([ast.Constant(name) for name in names], ast.Load())
 
 
 def _texts(held: dict[str, str]) -> ast.expr:

@@ -1,5 +1,5 @@
 # ranks: 2..4
-# expects: pld/shared_allocation
+# expects: pld/shared_buffer
 # Data and signals stand in the same allocation.
 import argparse
 

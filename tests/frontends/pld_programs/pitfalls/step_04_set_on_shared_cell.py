@@ -1,5 +1,5 @@
 # ranks: 3..4
-# expects: pld/set_on_shared_cell or races/signal_not_counted or integrity/golden
+# expects: pld/set_on_shared_cell
 # All ranks overwrite one cell instead of adding to it: the first to arrive opens the barrier for all.
 import argparse
 

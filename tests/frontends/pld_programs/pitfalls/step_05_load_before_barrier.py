@@ -1,5 +1,5 @@
 # ranks: 2..4
-# expects: races/unordered_read
+# expects: races/unordered_read or races/unordered_write
 # The neighbour's window is read before the barrier that says that it is staged.
 import argparse
 

@@ -1,5 +1,5 @@
 # ranks: 3..4
-# expects: pld/fixed_world
+# expects: pld/world_size_not_dynamic
 # The host's shapes say two ranks, but more devices are given: the leading dimension must be dynamic.
 import argparse
 

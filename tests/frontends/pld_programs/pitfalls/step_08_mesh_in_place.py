@@ -1,5 +1,5 @@
 # ranks: 2..4
-# expects: races/unordered_write
+# expects: races/unordered_read or races/unordered_write
 # The sum goes back into the window that the others may still be reading: a second barrier is missing.
 import argparse
 

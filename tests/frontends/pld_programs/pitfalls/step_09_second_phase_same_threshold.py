@@ -1,5 +1,5 @@
 # ranks: 2..4
-# expects: races/unordered_read
+# expects: races/unordered_read or races/unordered_write
 # Reduce-scatter, then all-gather, meeting on the same cells: the second barrier waits for what the first
 # already left there.
 import argparse

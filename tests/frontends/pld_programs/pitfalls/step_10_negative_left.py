@@ -1,5 +1,5 @@
 # ranks: 2..4
-# expects: exceptions/wrong_peer
+# expects: pld/peer_outside_domain
 # On the device -1 % n is -1, not n - 1: rank 0 has no left neighbour.
 import argparse
 

@@ -1,5 +1,5 @@
 # ranks: 2
-# expects: pld/mesh_and_ring
+# expects: pld/mesh_and_ring_signal
 # One buffer holds the cells of a mesh all-reduce and the rows of a ring all-reduce: the layouts overlap.
 import argparse
 

@@ -1,5 +1,5 @@
 # ranks: 2..4
-# expects: races/unordered_write
+# expects: lifetime/overwritten_while_read
 # Two broadcasts in a row: the root stages the second message while others may still be pulling the first.
 # A broadcast does not end with a barrier of its own.
 import argparse

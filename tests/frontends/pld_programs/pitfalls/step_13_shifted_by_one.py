@@ -1,5 +1,5 @@
 # ranks: 2..4
-# expects: pld/golden or pld/out_of_bounds
+# expects: golden/check_failed or races/unordered_write
 # Where a rank's row begins is off by one element: a row of garbage for the others, silently.
 import argparse
 

@@ -1,5 +1,5 @@
 # ranks: 2..4
-# expects: races/unordered_read
+# expects: deadlock/signal_leak
 # Each round meets twice on its cells and takes back one credit only: what is left over opens the first
 # barrier of the next round.
 import argparse

@@ -1,5 +1,5 @@
 # ranks: 2..4
-# expects: races/unordered_read
+# expects: integrity/stale_value
 # A rank says that its rows are there, then sends them.
 import argparse
 

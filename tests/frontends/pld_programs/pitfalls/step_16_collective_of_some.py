@@ -1,5 +1,5 @@
 # ranks: 2..4
-# expects: deadlock/never_notified
+# expects: deadlock/missing_notify
 # The root leaves before the last barrier, to which all must come.
 import argparse
 

@@ -1,5 +1,5 @@
 # ranks: 2..4
-# expects: pld/tag_zero
+# expects: pld/tag_of_zero
 # Rank 0's tag is 0, and its neighbour waits for at least 1.
 import argparse
 
