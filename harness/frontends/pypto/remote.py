@@ -1,4 +1,4 @@
-"""What `pld.system`, `pld.tensor` and `pld.tile` are for one rank and its peers; collectives.py has the rest.
+"""What `pld.system`, `pld.tensor` and `pld.tile` are for one rank and its peers (collectives.py: the rest).
 
 Windows (host code): world_size, alloc_window_buffer, window. Who and where: get_comm_ctx, rank, nranks.
 Signals: notify, wait. Memory: put, get, remote_store, remote_load. Signatures and checks are PyPTO's
@@ -35,7 +35,7 @@ Mode = TypeVar("Mode", NotifyOp, WaitCmp, AtomicType)
 
 
 def world_size() -> int:
-    """How many devices run the program; for host code only. Raises PldRuleError (world_size_in_kernel)."""
+    """How many devices run the program; of host code. Raises PldRuleError (world_size_in_kernel)."""
     if not on_host() and operate.TASK.get() is not None:
         raise broken("world_size_in_kernel", "world_size() is called in a kernel")
     return recording().size
@@ -280,7 +280,7 @@ def _indexes(extents: Sequence[int]) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def _check_chunks(what: str, rows: Any, cols: Any, pipeline: bool) -> None:
+def _check_chunks(what: str, rows: Any, cols: Any, pipeline: object) -> None:
     for name, value in (("chunk_rows", rows), ("chunk_cols", cols)):
         if type(value) is not int or value < 0:
             raise broken("wrong_chunk", f"{what} with {name}={value!r}; an int is due, 0 for all")
