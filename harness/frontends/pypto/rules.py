@@ -30,7 +30,8 @@ def check_window(
 ) -> None:
     """A view of `shape` elements over a buffer of `has` bytes a rank.
 
-    Raises byte_size when `has` is what a count of ranks or elements would be, else window_larger_than_buffer.
+    Raises byte_size when `has` is what a count of ranks or elements would be, else
+    window_larger_than_buffer.
     """
     elements = math.prod(shape)
     need = elements * itemsize
@@ -49,8 +50,8 @@ def check_extents(
 ) -> None:
     """A tensor given for a parameter whose constant extents are `declared` (others: symbols).
 
-    Raises world_size_not_dynamic where the extent given is the world size and the declared one is another constant,
-    else wrong_shape.
+    Raises world_size_not_dynamic where the extent given is the world size and the declared one is another
+    constant, else wrong_shape.
     """
     if len(declared) != len(given):
         raise broken(
@@ -62,7 +63,9 @@ def check_extents(
             continue
         text = f"dimension {dimension} of {parameter} is declared {constant}, given {extent}"
         if dimension == 0 and extent == world:
-            raise broken("world_size_not_dynamic", f"{text}, which is the world size: declare it pl.dynamic")
+            raise broken(
+                "world_size_not_dynamic", f"{text}, which is the world size: declare it pl.dynamic"
+            )
         raise broken("wrong_shape", text)
 
 
