@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from harness.diagnosis.pld_causes import PLD
 from harness.errors import PldRuleError
@@ -117,13 +117,3 @@ def macros_in(text: str) -> list[tuple[int, str]]:
         for number, line in enumerate(text.splitlines(), 1)
         if (found := sets.search(line.partition("#")[0])) is not None
     ]
-
-
-def check_environment(environ: Mapping[str, str]) -> None:
-    """Raises macro_as_environment when one of MACROS is set there."""
-    for macro in MACROS:
-        if macro in environ:
-            raise broken(
-                "macro_as_environment",
-                f"{macro}={environ[macro]!r} is set in the environment, where nobody reads it",
-            )

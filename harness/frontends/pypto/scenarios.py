@@ -27,6 +27,7 @@ from harness.checkers.pld_rules import PldRules
 from harness.errors import PlanError, UnknownName, UsageError, UserFileError, one_line
 from harness.frontends.pypto.calls import HostCall, Snapshot
 from harness.frontends.pypto.programs import MAIN, PROGRAMS_MAX, Program, item_names, program_of
+from harness.frontends.pypto.rules import macros_in
 from harness.host import World
 from harness.plan import RANKS_MAX
 from harness.record import place
@@ -187,9 +188,14 @@ def _scenario(
         name=f"{PurePosixPath(path)}::{wanted}", host=host, params=params_of(argv, rounds=repeats),
         ranks=(size, size) if size is not None else (1, RANKS_MAX),
         usual_ranks=(1, 1) if size is None else None, given=("argv",), ready=ready,
-        checkers=(PldRules(), Golden()), doc=f"{path}, a pld program",
+        checkers=(PldRules(_macros(path, text)), Golden()), doc=f"{path}, a pld program",
         digest=hashlib.sha256(text).hexdigest()[:16],
     )
+
+
+def _macros(path: str, text: bytes) -> list[tuple[str, str]]:
+    """Where the file sets compile-time macros in the environment."""
+    return [(f"{path}:{line}", macro) for line, macro in macros_in(text.decode(errors="replace"))]
 
 
 def observed(call: HostCall, snapshot: Snapshot, program: Program, number: int) -> Seen:

@@ -172,7 +172,7 @@ def test_two_in_a_row(called, collective):
     if collective == "reduce_scatter":
         assert hazard == ""
     else:
-        assert hazard.startswith(("races/", "integrity/"))
+        assert hazard.startswith(("races/", "integrity/", "lifetime/"))
     assert rested.hunted(PLANS) == ""
 
 
