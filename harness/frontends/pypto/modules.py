@@ -102,7 +102,7 @@ def modules() -> dict[str, ModuleType]:
     config = {"DistributedConfig": compiled.DistributedConfig, "DistributedCompiledProgram": compiled.Compiled}
     runtime = {
         "RunConfig": compiled.RunConfig, "DistributedWorker": compiled.DistributedWorker,
-        "DeviceTensor": compiled.DeviceTensor, "run": _run,
+        "DeviceTensor": compiled.DeviceTensor, "StackedDeviceTensor": compiled.StackedDeviceTensor, "run": _run,
     }
     for name, content in (
         ("pypto", {"DataType": dtypes.DataType}),
