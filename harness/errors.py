@@ -172,7 +172,6 @@ class PldRuleError(OperationError):
     def __init__(self, rule: str, text: str) -> None:
         super().__init__(text)
         self.rule = rule
-        self.at: tuple[CodeType | None, int] = (None, -1)
 
 
 class NotSimulated(OperationError, AttributeError):

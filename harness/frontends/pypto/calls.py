@@ -25,7 +25,7 @@ from harness.errors import PldRuleError, RankfaultError
 from harness.finding import Outcome
 from harness.frontends.pypto.annotations import bound
 from harness.frontends.pypto.dfx import write_dfx
-from harness.frontends.pypto.functions import Function, _fitted_in
+from harness.frontends.pypto.functions import Function, bindings, fitted
 from harness.frontends.pypto.recording import Recording
 from harness.frontends.pypto.rules import broken
 from harness.frontends.pypto.running import record
@@ -108,7 +108,7 @@ class HostCall:
             )
             return
         try:
-            symbols = _fitted_in(function, values, recording.size, device=False)
+            symbols = fitted(function, values, recording.size, device=False)
         except PldRuleError as error:
             error.at = (function.body.__code__, 0)
             raise
@@ -262,12 +262,10 @@ def completed(function: Function, args: Sequence[Any], named: dict[str, Any]) ->
     for index, value in zip(ins, args, strict=True):
         values[index] = value
     symbols: dict[str, int] = {}
-    from harness.frontends.pypto.functions import _bindings
-
     for index in ins:
         declared = function.annotations[index]
         if declared is not None and declared.shape is not None and isinstance(values[index], torch.Tensor):
-            symbols |= _bindings(declared.shape, tuple(values[index].shape))
+            symbols |= bindings(declared.shape, tuple(values[index].shape))
     outs = [index for index in range(len(values)) if index not in ins]
     with bound(symbols):
         for index in outs:

@@ -19,7 +19,8 @@ import torch
 
 from harness.errors import PldRuleError
 from harness.frontends.pypto.calls import HostCall, completed, perform
-from harness.frontends.pypto.functions import Function, Program
+from harness.frontends.pypto.decorators import Program
+from harness.frontends.pypto.functions import Function
 from harness.frontends.pypto.rules import broken
 
 DIAGNOSTICS = ("enable_chip_swimlane", "enable_dep_gen", "enable_scope_stats")  # of a RunConfig
@@ -329,7 +330,7 @@ class DistributedWorker:
     def alloc_tensor(self, shape: Sequence[int], dtype: torch.dtype, init: torch.Tensor | None = None) -> DeviceTensor:
         """Memory that stays with the worker; zeros, or a copy of `init`."""
         self._check_open("alloc_tensor")
-        held = torch.zeros(tuple(shape), dtype=dtype).share_memory_()
+        held = torch.zeros(tuple(shape), dtype=dtype).share_memory_()  # type: ignore[no-untyped-call]
         if init is not None:
             held.copy_(init)
         made = DeviceTensor(held)

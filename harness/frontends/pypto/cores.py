@@ -26,7 +26,7 @@ from harness.errors import PeerLost, PldRuleError
 from harness.frontends.pypto.annotations import bound, symbols_now
 from harness.frontends.pypto.dfx import note
 from harness.frontends.pypto.enums import Level
-from harness.frontends.pypto.operate import _TASK, Task, current, publish
+from harness.frontends.pypto.operate import TASK, Task, current, publish
 from harness.frontends.pypto.values import View
 from harness.rank import NotifyOp, WaitCmp
 from harness.record import Starved
@@ -200,7 +200,7 @@ class Cores:
         """A lane's life: one task after the other."""
         self.cells = cells
         rank = task.rank
-        token = _TASK.set(task)
+        token = TASK.set(task)
         try:
             while True:
                 while not self._given[rank.lane]:
@@ -212,7 +212,7 @@ class Cores:
             if task.place is not None:
                 raise  # in a task; a lane that rests has lost nothing
         finally:
-            _TASK.reset(token)
+            TASK.reset(token)
 
     def _rest(self, rank: SimulatedRank) -> None:
         lane = rank._lane

@@ -23,15 +23,16 @@ from typing import Any
 
 from harness.errors import NotSimulated, UsageError
 from harness.frontends.pypto import (
-    annotations,
     collectives,
     compiled,
+    decorators,
     dtypes,
     enums,
     functions,
     ops_names,
     remote,
 )
+from harness.frontends.pypto import annotations as types
 from harness.frontends.pypto.operate import here
 from harness.record import place
 
@@ -74,16 +75,16 @@ def modules() -> dict[str, ModuleType]:
     pl = Simulated("pypto.language")
     _filled(pl, dtypes.DTYPES)
     _filled(pl, _public(
-        annotations, ("Tensor", "Tile", "Array", "Scalar", "Out", "InOut", "dynamic")
+        types, ("Tensor", "Tile", "Array", "Scalar", "Out", "InOut", "dynamic")
     ))
     _filled(pl, _public(enums, (
         "AtomicType", "ForKind", "FunctionType", "Level", "MemorySpace", "Role", "ScopeMode",
         "SplitMode", "TensorLayout", "TileLayout",
     )))
-    _filled(pl, _public(functions, ("jit", "function", "inline", "program")))
+    _filled(pl, _public(decorators, ("jit", "function", "inline", "program")))
     _filled(pl, {
-        "Mem": enums.MemorySpace, "JITFunction": functions.Function, "DynVar": annotations.Symbol,
-        "TaskId": annotations.Scalar[dtypes.TASK_ID], "DataType": dtypes.DataType,
+        "Mem": enums.MemorySpace, "JITFunction": functions.Function, "DynVar": types.Symbol,
+        "TaskId": types.Scalar[dtypes.TASK_ID], "DataType": dtypes.DataType,
         "ND": enums.TensorLayout.ND, "DN": enums.TensorLayout.DN, "NZ": enums.TensorLayout.NZ,
     })
     _filled(pl, ops_names.UNIFIED)
@@ -94,7 +95,7 @@ def modules() -> dict[str, ModuleType]:
         _filled(pl, {f"{space}.{name}": value for name, value in names.items()})
     pld = Simulated("pypto.language.distributed")
     _filled(pld, _public(enums, ("AtomicType", "NotifyOp", "ReduceOp", "WaitCmp")))
-    _filled(pld, {"DistributedTensor": annotations.DistributedTensor})
+    _filled(pld, {"DistributedTensor": types.DistributedTensor})
     _filled(pld, remote.NAMES)
     _filled(pld, collectives.NAMES)
     _filled(pld, {"system.defer_wait": ops_names.DEFER_WAIT})

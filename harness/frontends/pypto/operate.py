@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from harness.fabric.simulated_rank import SimulatedRank
     from harness.frontends.pypto.recording import Recording
 
-_TASK: ContextVar[Task | None] = ContextVar("rankfault_pld_task", default=None)
-_HOST: ContextVar[Recording | None] = ContextVar("rankfault_pld_host", default=None)
+TASK: ContextVar[Task | None] = ContextVar("rankfault_pld_task", default=None)
+HOST: ContextVar[Recording | None] = ContextVar("rankfault_pld_host", default=None)
 _LIBRARY: dict[CodeType, bool] = {}
 _LIBRARY_MAX = 4096
 
@@ -84,25 +84,25 @@ class Task:
 
 def current() -> Task:
     """The task that is running. Raises PldRuleError (`device_only`) in host code and outside."""
-    task = _TASK.get()
+    task = TASK.get()
     if task is None:
-        where = "host code" if _HOST.get() is not None else "ordinary Python, outside any pld function"
+        where = "host code" if HOST.get() is not None else "ordinary Python, outside any pld function"
         raise PldRuleError("device_only", f"an operation of devices was called in {where}")
     return task
 
 
 def recording() -> Recording:
     """The host call that is being recorded. Raises PldRuleError (`host_only`) in kernels and outside."""
-    host = _HOST.get()
+    host = HOST.get()
     if host is None:
-        where = "a kernel" if _TASK.get() is not None else "ordinary Python, outside any pld function"
+        where = "a kernel" if TASK.get() is not None else "ordinary Python, outside any pld function"
         raise PldRuleError("host_only", f"an operation of host code was called in {where}")
     return host
 
 
 def on_host() -> bool:
     """Whether host code is running."""
-    return _HOST.get() is not None
+    return HOST.get() is not None
 
 
 def here() -> tuple[CodeType | None, int]:
@@ -118,7 +118,7 @@ def here() -> tuple[CodeType | None, int]:
         if not library:
             return code, frame.f_lasti
         frame = frame.f_back  # type: ignore[assignment]
-    task = _TASK.get()
+    task = TASK.get()
     return (None, -1) if task is None else task.at
 
 

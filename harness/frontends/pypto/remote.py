@@ -36,7 +36,7 @@ Mode = TypeVar("Mode", NotifyOp, WaitCmp, AtomicType)
 
 def world_size() -> int:
     """How many devices run the program; for host code only. Raises PldRuleError (world_size_in_kernel)."""
-    if not on_host() and operate._TASK.get() is not None:
+    if not on_host() and operate.TASK.get() is not None:
         raise broken("world_size_in_kernel", "world_size() is called in a kernel")
     return recording().size
 

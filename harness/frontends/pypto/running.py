@@ -21,7 +21,7 @@ from harness.frontends.pypto.annotations import bound
 from harness.frontends.pypto.cores import CELLS, LANES, Cores
 from harness.frontends.pypto.dfx import note
 from harness.frontends.pypto.dtypes import DataType
-from harness.frontends.pypto.operate import _HOST, _TASK, Task
+from harness.frontends.pypto.operate import HOST, TASK, Task
 from harness.frontends.pypto.recording import Recording, Step
 from harness.frontends.pypto.rules import check_dispatched
 from harness.frontends.pypto.values import HostTensor, View, WindowView
@@ -62,7 +62,7 @@ class Device:
                 cores.serve(task, cells)
                 return
             cores.begin(task, cells)
-        token = _TASK.set(task)
+        token = TASK.set(task)
         memory = dict(zip(self._keys, handles, strict=True))
         try:
             for step in self.queue:
@@ -74,7 +74,7 @@ class Device:
         finally:
             if cores is not None:
                 cores.close()
-            _TASK.reset(token)
+            TASK.reset(token)
 
 
 def run_step(task: Task, step: Step, memory: dict[Any, Any]) -> None:
@@ -148,13 +148,13 @@ def record(world: World, calls: Sequence[tuple[Any, Sequence[Any]]]) -> Recordin
     calls: bodies, called with the recording and their arguments; each one's window buffers are the same.
     """
     recording = Recording(world)
-    token = _HOST.set(recording)
+    token = HOST.set(recording)
     try:
         for body, args in calls:
             recording.again()
             body(recording, *args)
     finally:
-        _HOST.reset(token)
+        HOST.reset(token)
     recording.settle()
     _check_dispatched(recording)
     for one in recording.tensors:

@@ -13,6 +13,7 @@ a rule of PyPTO's stops between its calls is a scenario as well, which shows jus
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ from harness.checkers.golden import Golden, Seen
 from harness.checkers.pld_rules import PldRules
 from harness.errors import PlanError, UnknownName, UsageError, UserFileError, one_line
 from harness.frontends.pypto.calls import HostCall, Snapshot
-from harness.frontends.pypto.programs import MAIN, Program, item_names, program_of
+from harness.frontends.pypto.programs import MAIN, PROGRAMS_MAX, Program, item_names, program_of
 from harness.host import World
 from harness.plan import RANKS_MAX
 from harness.record import place
@@ -69,7 +70,7 @@ def scenario_named(path: str, text: bytes, wanted: str, argv: Sequence[str] | No
     """
     if argv is None:
         return _scenario(path, text, (), wanted, None)
-    return _scenario(path, text, tuple(argv), wanted, _Call(path, text, tuple(argv), wanted).size)
+    return _scenario(path, text, tuple(argv), wanted, call_of(path, text, tuple(argv), wanted).size)
 
 
 def scenarios_named(path: str, text: bytes, wanted: str, argv: Sequence[str]) -> list[Scenario]:
@@ -95,7 +96,7 @@ def _calls_of(path: str, text: bytes, argv: tuple[str, ...], item: str) -> list[
             raise UserFileError(f"{path}: {why}")
         return [cannot_run(f"{PurePosixPath(path)}::{item}", why)]
     names = [item if number == 0 else f"{item}#{number + 1}" for number in range(count)]
-    return [_scenario(path, text, argv, name, _Call(path, text, argv, name).size) for name in names]
+    return [_scenario(path, text, argv, name, call_of(path, text, argv, name).size) for name in names]
 
 
 def cannot_run(name: str, why: str) -> Scenario:
@@ -117,7 +118,7 @@ def _why_none(program: Program) -> str:
     return f"it failed{at} before any host call: {one_line(raised.error)}"
 
 
-class _Call:
+class Call:
     """One call of a program by the name that its scenario has.
 
     snapshot: None where a rule stopped the program instead. Raises UnknownName, UserFileError.
@@ -154,11 +155,17 @@ class _Call:
         return None if self.snapshot is None else self.snapshot.call.size
 
 
+@functools.lru_cache(maxsize=PROGRAMS_MAX)
+def call_of(path: str, text: bytes, argv: tuple[str, ...], wanted: str) -> Call:
+    """The call that a scenario's name means."""
+    return Call(path, text, argv, wanted)
+
+
 def _scenario(
     path: str, text: bytes, argv: tuple[str, ...], wanted: str, size: int | None
 ) -> Scenario:
     def ready(params: Any, ranks: int) -> None:
-        due = _Call(path, text, params.argv, wanted).size
+        due = call_of(path, text, params.argv, wanted).size
         if due is not None and due != ranks:
             raise PlanError(
                 f"plan: $.ranks: {ranks}; {path}::{wanted} runs on {due} devices with the arguments "
@@ -166,7 +173,7 @@ def _scenario(
             )
 
     def host(world: World, params: Any) -> Any:
-        found = _Call(path, text, params.argv, wanted)
+        found = call_of(path, text, params.argv, wanted)
         if found.snapshot is None:
             assert found.program.refused is not None
             raise found.program.refused.error

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 def dims_of(shape: Any) -> tuple[int, ...]:
     """A shape's extents as plain ints, symbols evaluated."""
-    return tuple(map(exact, shape)) if isinstance(shape, list | tuple) else (exact(shape),)
+    if isinstance(shape, list | tuple):
+        return tuple([one if type(one) is int else exact(one) for one in shape])
+    return (exact(shape),)
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
