@@ -106,7 +106,7 @@ def modules() -> dict[str, ModuleType]:
     }
     runtime = {
         "RunConfig": compiled.RunConfig, "DistributedWorker": compiled.DistributedWorker,
-        "DeviceTensor": compiled.DeviceTensor, "run": _run,
+        "DeviceTensor": compiled.DeviceTensor, "StackedDeviceTensor": compiled.StackedDeviceTensor, "run": _run,
     }
     for name, content in (
         ("pypto", {"DataType": dtypes.DataType}),
