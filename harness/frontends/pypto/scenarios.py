@@ -2,13 +2,13 @@
 
     ring.py::main               the first host call of the file's main, on the devices that the main names
     ring.py::main#2             its second one
-    ring.py::ring               the host function `ring` with the arguments that the main gives it first: also two
-                                calls in a row, on windows that stay
+    ring.py::ring               the host function `ring` with the arguments that the main gives it first:
+                                also two calls in a row, on windows that stay
     test_x.py::test_y[2-fp32]   the host calls of a test (a file called test_*.py or *_test.py)
 
 A plan's `argv` are the main's arguments. Nothing of the file runs in a plan but its host function and
-kernels: the main (or test) has run once (programs.py), and is asked again when outputs differ. A main that
-a rule of PyPTO's stops between its calls is a scenario as well, which shows just that.
+kernels: the main (or test) has run once (programs.py), and is asked again when outputs differ. A main
+that a rule of PyPTO's stops between its calls is a scenario as well, which shows just that.
 """
 
 from __future__ import annotations
