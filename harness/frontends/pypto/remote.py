@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""What `pld.system`, `pld.tensor` and `pld.tile` are for one rank and its peers (collectives.py: the rest).
-=======
 """What `pld.system`, `pld.tensor` and `pld.tile` are for one rank; collectives.py has the rest.
->>>>>>> aef426c2501c4e25cd834701cec57f1c7b7ad681
 
 Windows (host code): world_size, alloc_window_buffer, window. Who and where: get_comm_ctx, rank, nranks.
 Signals: notify, wait. Memory: put, get, remote_store, remote_load. Signatures and checks are PyPTO's
@@ -39,11 +35,7 @@ Mode = TypeVar("Mode", NotifyOp, WaitCmp, AtomicType)
 
 
 def world_size() -> int:
-<<<<<<< HEAD
-    """How many devices run the program; of host code. Raises PldRuleError (world_size_in_kernel)."""
-=======
     """How many devices run the program; host code only. Raises PldRuleError (world_size_in_kernel)."""
->>>>>>> aef426c2501c4e25cd834701cec57f1c7b7ad681
     if not on_host() and operate.TASK.get() is not None:
         raise broken("world_size_in_kernel", "world_size() is called in a kernel")
     return recording().size
@@ -288,11 +280,7 @@ def _indexes(extents: Sequence[int]) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-<<<<<<< HEAD
-def _check_chunks(what: str, rows: Any, cols: Any, pipeline: object) -> None:
-=======
 def _check_chunks(what: str, rows: Any, cols: Any, *, pipeline: bool) -> None:
->>>>>>> aef426c2501c4e25cd834701cec57f1c7b7ad681
     for name, value in (("chunk_rows", rows), ("chunk_cols", cols)):
         if type(value) is not int or value < 0:
             raise broken("wrong_chunk", f"{what} with {name}={value!r}; an int is due, 0 for all")

@@ -63,13 +63,9 @@ def check_extents(
             continue
         text = f"dimension {dimension} of {parameter} is declared {constant}, given {extent}"
         if dimension == 0 and extent == world:
-<<<<<<< HEAD
-            raise broken("world_size_not_dynamic", f"{text}, the world size: declare it pl.dynamic")
-=======
             raise broken(
                 "world_size_not_dynamic", f"{text}, which is the world size: declare it pl.dynamic"
             )
->>>>>>> aef426c2501c4e25cd834701cec57f1c7b7ad681
         raise broken("wrong_shape", text)
 
 

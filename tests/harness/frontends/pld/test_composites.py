@@ -1,11 +1,7 @@
 """Every collective in a kernel: right in any order of events, and where it is not.
 
-<<<<<<< HEAD
-Annotations of pld functions are evaluated where they are written: no `from __future__ import annotations`.
-=======
-Annotations of pld functions are evaluated when a function is defined: no `from __future__ import
+Annotations of pld functions are evaluated where they stand: no `from __future__ import annotations`.
 annotations`.
->>>>>>> aef426c2501c4e25cd834701cec57f1c7b7ad681
 """
 
 import pytest

@@ -1,6 +1,6 @@
 """Collectives in host code: one builtin dispatch a device; and the rules of all collectives.
 
-Annotations of pld functions are evaluated where they are written: no `from __future__ import annotations`.
+Annotations of pld functions are evaluated where they stand: no `from __future__ import annotations`.
 """
 
 import pytest

@@ -1,6 +1,6 @@
 """Signals and memory between ranks: what they do, and each rule of theirs, broken and kept.
 
-Annotations of pld functions are evaluated where they are written: no `from __future__ import annotations`.
+Annotations of pld functions are evaluated where they stand: no `from __future__ import annotations`.
 """
 
 import pytest
