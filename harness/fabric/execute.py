@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,10 +118,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
         if program is not None:
             _add_memory(program, windows)
             _add_lanes(program, simulation, ranks, windows, interposer, dispatched)
-            if job.watch:
-                with Watching(simulation):
-                    simulation.run(when_blocked)
-            else:
+            with Watching(simulation) if job.watch else nullcontext():
                 simulation.run(when_blocked)
             if simulation.uses:
                 for lane in simulation.lanes:

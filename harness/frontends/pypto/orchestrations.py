@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.frontends.pypto.compiled import Compiled
-from harness.frontends.pypto.functions import Function, Program
+from harness.frontends.pypto.decorators import Program
+from harness.frontends.pypto.functions import Function
 
 
 class Orchestration(Compiled):
