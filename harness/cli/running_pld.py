@@ -41,7 +41,7 @@ def run_pld(
             output.say("PASS: no host call")
             output.give({"exit_code": 0, "verdict": "PASS", "calls": [], "printed": printed})
             return 0
-    scenarios = registry.find_all(file, "pld", args)
+    scenarios = registry.find_all(file, kind, args)
     _check_ranks(scenarios, ranks)
     outcomes: list[Outcome] = []
     for scenario in scenarios:
