@@ -35,6 +35,7 @@ class Device:
     def __init__(self, recording: Recording, number: int, *, tasks: bool) -> None:
         self.number = number
         self.cores = Cores() if tasks else None
+        self.rests = tasks
         self.__name__ = f"device {number}"
         self.queue = recording.queue(number)
         self._keys: list[tuple[Any, ...]] = []
@@ -67,8 +68,6 @@ class Device:
                 if cores is not None:
                     cores.finish()
         finally:
-            if cores is not None:
-                cores.close()
             _TASK.reset(token)
 
 
