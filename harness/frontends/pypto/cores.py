@@ -239,6 +239,8 @@ class Cores:
                 follower.missing -= 1
                 if not follower.missing:
                     self._ready.append(follower)
+            job.followers.clear()
+            job.body = _ended  # what it captured may know the job
         if deferred:
             self._hand_out()
         else:
@@ -319,6 +321,10 @@ class Cores:
             rank, self.size, tuple((lane, job.name) for lane, job in sorted(self._held.items())),
             tuple((job.name, *job.at) for job in self._ready),
         )
+
+
+def _ended(_block: int) -> None:
+    return None
 
 
 def span(view: View) -> tuple[int, int, int]:
