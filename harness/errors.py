@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from types import CodeType
 
 
 class RankfaultError(Exception):
@@ -162,8 +163,11 @@ class ProcessStarted(OperationError):
 class PldRuleError(OperationError):
     """What PyPTO's compiler or runtime would refuse, or silently get wrong, in a `pld` program.
 
-    rule: its name, a row of diagnosis/pld_causes.py; the finding is `pld/<rule>`.
+    rule: its name, a row of diagnosis/pld_causes.py; the finding is `pld/<rule>`. at: code and
+    instruction of the user's line, for where no code of the user's is running.
     """
+
+    at: tuple[CodeType | None, int] = (None, -1)
 
     def __init__(self, rule: str, text: str) -> None:
         super().__init__(text)

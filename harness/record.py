@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 if TYPE_CHECKING:
+    from harness.frontends.pypto.dfx import Note
     from harness.frontends.torch_distributed.calls import Call as TorchCall
     from harness.plan import Fault
 
@@ -271,6 +272,7 @@ class Run:
     # of a work, where the user waited for it (wait, or its future) or saw that it was complete.
     torch_calls: list[list[TorchCall]] = field(default_factory=list)
     torch_waits: dict[int, tuple[CodeType | None, int]] = field(default_factory=dict)
+    notes: list[list[Note]] = field(default_factory=list)  # of a pld program: what each device did
     # What each rank came to, as text, where the scenario says so; and in the plan's default run.
     came_to: list[str] = field(default_factory=list)
     usually: list[str] | None = None

@@ -26,7 +26,7 @@ from types import ModuleType
 
 from harness.checkup import Bench, Doctor
 from harness.errors import UnknownName, UsageError, UserFileError
-from harness.frontends.kinds import kind_of
+from harness.frontends.kinds import Kind, kind_of
 from harness.plan import Fault
 from harness.scenario import Mutant, Scenario
 
@@ -137,14 +137,16 @@ def find(name: str) -> Scenario:
 
 
 def find_all(name: str, kind: str | None = None, argv: Sequence[str] = ()) -> list[Scenario]:
-    """What `name` may hunt: the scenario called so, or every scenario in a user's file.
+    """What `name` may hunt: the scenario called so, or every scenario in a user's file or folder.
 
     kind: what the file is taken for (harness/frontends/kinds.py), by default what its imports say it is.
     argv: a script's arguments.
     """
     path, _, wanted = name.partition("::")
+    if not wanted and Path(path).is_dir():
+        return _in_folder(path, kind, argv)
     if path.endswith(".py"):
-        found = kind_of(user_text(path)[0].decode("utf-8", "replace"), path, kind)
+        found = kind_of_file(path, kind)
         if found == "pld":
             return _pld(path, wanted, argv)
         if found == "torch" and wanted in ("", MAIN):
@@ -154,6 +156,36 @@ def find_all(name: str, kind: str | None = None, argv: Sequence[str] = ()) -> li
         if not wanted:
             return list(_in_file(path).values())
     return [find(name)]
+
+
+def kind_of_file(name: str, kind: str | None = None) -> Kind:
+    """What the user's file `path.py` or `path.py::name` is taken for. Raises UsageError."""
+    path = name.partition("::")[0]
+    return kind_of(user_text(path)[0].decode("utf-8", "replace"), path, kind)
+
+
+def _in_folder(folder: str, kind: str | None, argv: Sequence[str]) -> list[Scenario]:
+    """The scenarios of every pld program and pld test file below a folder.
+
+    A file that cannot be loaded is a scenario that cannot run here. argv: of the programs with a main.
+    """
+    from harness.frontends.pypto.scenarios import cannot_run, is_test_file
+
+    found: list[Scenario] = []
+    for file in sorted(Path(folder).rglob("*.py")):
+        path = str(PurePosixPath(file))
+        try:
+            if kind_of_file(path, kind) != "pld":
+                continue
+        except UserFileError:
+            continue  # of no kind, or no Python
+        try:
+            found += _pld(path, "", () if is_test_file(path) else argv)
+        except UserFileError as error:
+            found.append(cannot_run(path, str(error)))
+    if not found:
+        raise UsageError(f"{folder}: no pld program in it")
+    return found
 
 
 def script(path: str, argv: Sequence[str] = ()) -> Scenario:
@@ -174,12 +206,10 @@ def _is_pld(path: str) -> bool:
 
 def _pld(path: str, wanted: str, argv: Sequence[str]) -> list[Scenario]:
     """The scenarios of a pld program: the host calls of its main, or the one that is wanted."""
-    from harness.frontends.pypto.scenarios import scenario_named, scenarios_in
+    from harness.frontends.pypto.scenarios import scenarios_in, scenarios_named
 
     text, _ = user_text(path)
-    if wanted:
-        return [scenario_named(path, text, wanted, argv)]
-    return scenarios_in(path, text, argv)
+    return scenarios_named(path, text, wanted, argv) if wanted else scenarios_in(path, text, argv)
 
 
 def _pld_named(path: str, wanted: str) -> Scenario:

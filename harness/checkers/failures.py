@@ -151,15 +151,17 @@ def where(failure: Failure) -> tuple[CodeType | None, int, str]:
     if step is None and failure.operation:  # it came from another process, which said where
         return failure.code, failure.lasti, failure.operation
     found: tuple[CodeType | None, int, str] = (failure.code, failure.lasti, "raise")
-    fresh = False
+    fresh = fresh_once = False
     while step is not None:
         code = step.tb_frame.f_code
         inside = code.co_filename.startswith(_PACKAGE)
         if not inside and not code.co_filename.startswith(_LIBRARIES):
-            found, fresh = (code, step.tb_lasti, "raise"), True
+            found, fresh, fresh_once = (code, step.tb_lasti, "raise"), True, True
         elif inside and fresh:
             found, fresh = (found[0], found[1], code.co_name.strip("_")), False
         step = step.tb_next
+    if not fresh_once and isinstance(failure.error, PldRuleError) and failure.error.at[0] is not None:
+        return (*failure.error.at, "raise")
     return found
 
 

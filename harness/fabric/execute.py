@@ -348,6 +348,7 @@ def finished(
             {number: at for rank in ranks for number, at in rank.torch_waits.items()}
             if job.threads else {}
         ),
+        notes=[rank.notes for rank in ranks] if any(rank.notes for rank in ranks) else [],
         printed=[rank.printed.text if rank.printed else "" for rank in ranks] if job.threads else [],
         private=[p.name for p in world.recorded.prepared.values() if p.private is not None],
     )

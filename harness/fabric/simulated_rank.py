@@ -30,10 +30,10 @@ class RankState:
 
     counts: windows by group and name, and syncs by group (without a name), so far. calls: collective
     calls in order. lanes: the rank as each of its lanes sees it. torch_calls, torch_waits, printed: of a
-    program of frontends/torch_distributed (record.py).
+    program of frontends/torch_distributed (record.py). notes: of one of frontends/pypto (its dfx.py).
     """
 
-    __slots__ = ("calls", "counts", "lanes", "printed", "torch_calls", "torch_waits")
+    __slots__ = ("calls", "counts", "lanes", "notes", "printed", "torch_calls", "torch_waits")
 
     def __init__(self) -> None:
         self.counts: dict[tuple[tuple[int, ...], str | None], int] = {}
@@ -42,6 +42,7 @@ class RankState:
         self.torch_calls: list[Any] = []
         self.torch_waits: dict[int, tuple[CodeType | None, int]] = {}
         self.printed: Any = None
+        self.notes: list[Any] = []
 
 
 class SimulatedRank(OneSided):

@@ -3,9 +3,10 @@
 A program's own main goes on as ordinary Python around its host calls: it makes tensors, calls, and
 compares. Who performs a call is decided by who runs the main:
 
-`Live`         the usual one: a run in the default schedule; its outputs are in the caller's tensors afterwards,
-               and what a checker finds is raised. It keeps a `Snapshot` of each call, which a hunt repeats.
-`Substituted`  no run: the outputs are given. So the program's golden check judges the outputs of any plan.
+`Live`         the usual one: a run in the default schedule; its outputs are in the caller's tensors
+               afterwards, and what a checker finds is raised. It keeps a `Snapshot` of each call,
+               which a hunt repeats.
+`Substituted`  no run: the outputs are given. So the program's golden check judges those of any plan.
 
 A main makes its calls one after the other, each as a run of its own. Not modelled: a host that goes on
 while a submitted call is running (`submit` waits).
@@ -16,14 +17,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
-from harness.errors import RankfaultError
+from harness.errors import PldRuleError, RankfaultError
 from harness.finding import Outcome
 from harness.frontends.pypto.annotations import bound
-from harness.frontends.pypto.functions import Function, _fitted_in
+from harness.frontends.pypto.dfx import write_dfx
+from harness.frontends.pypto.functions import Function, bindings, fitted
 from harness.frontends.pypto.recording import Recording
 from harness.frontends.pypto.rules import broken
 from harness.frontends.pypto.running import record
@@ -38,7 +41,7 @@ class HostCall:
     """One call. args: tensors and scalars, by position. device_ids: the cards.
 
     kept: what retained windows hold, by number and device; None: windows begin as zeros. overrides: of
-    sub-workers.
+    sub-workers. diagnostics: the folder that dfx_outputs is due in.
     """
 
     function: Function
@@ -47,6 +50,7 @@ class HostCall:
     device_ids: tuple[int, ...]
     kept: list[list[bytes]] | None = None
     overrides: dict[str, Any] = field(default_factory=dict)
+    diagnostics: Path | None = None
 
     @property
     def size(self) -> int:
@@ -77,8 +81,8 @@ class HostCall:
     def record(self, world: World, rounds: int = 1) -> Recording:
         """Leave the call's dispatches with the world.
 
-        rounds: how often it is made, each time behind the one before on every device, on the same windows,
-        which nobody zeroes; its tensors are those of the last.
+        rounds: how often it is made, each time behind the one before on every device, on the same
+        windows, which nobody zeroes; its tensors are those of the last.
         """
         return record(
             world, [
@@ -104,7 +108,11 @@ class HostCall:
                 function=function,
             )
             return
-        symbols = _fitted_in(function, values, recording.size, device=False)
+        try:
+            symbols = fitted(function, values, recording.size, device=False)
+        except PldRuleError as error:
+            error.at = (function.body.__code__, 0)
+            raise
         with bound(symbols):
             function.body(self.owner, *values) if function.takes_self else function.body(*values)
 
@@ -188,6 +196,8 @@ class Live:
             for index in call.written:
                 call.args[index].copy_(dense.args[index])
         self.snapshots.append(Snapshot(before, call.outputs(), outcome))
+        if call.diagnostics is not None:
+            write_dfx(outcome.run, call.diagnostics / "dfx_outputs")
         if outcome.findings:
             raise CallFailed(outcome)
         return windows_after(outcome, call.size)
@@ -239,7 +249,9 @@ def perform(call: HostCall) -> list[list[bytes]]:
     return (_performers[-1] if _performers else Live()).perform(call)
 
 
-def completed(function: Function, args: Sequence[Any], named: dict[str, Any]) -> tuple[list[Any], list[int]]:
+def completed(
+    function: Function, args: Sequence[Any], named: dict[str, Any]
+) -> tuple[list[Any], list[int]]:
     """A host call's arguments by position, Out tensors that were left out allocated, and where those are.
 
     Raises TypeError, or PldRuleError where the extents of one cannot be told.
@@ -253,12 +265,10 @@ def completed(function: Function, args: Sequence[Any], named: dict[str, Any]) ->
     for index, value in zip(ins, args, strict=True):
         values[index] = value
     symbols: dict[str, int] = {}
-    from harness.frontends.pypto.functions import _bindings
-
     for index in ins:
-        declared = function.annotations[index]
-        if declared is not None and declared.shape is not None and isinstance(values[index], torch.Tensor):
-            symbols |= _bindings(declared.shape, tuple(values[index].shape))
+        declared, value = function.annotations[index], values[index]
+        if declared is not None and declared.shape is not None and isinstance(value, torch.Tensor):
+            symbols |= bindings(declared.shape, tuple(value.shape))
     outs = [index for index in range(len(values)) if index not in ins]
     with bound(symbols):
         for index in outs:
@@ -266,7 +276,7 @@ def completed(function: Function, args: Sequence[Any], named: dict[str, Any]) ->
             if declared is None or declared.shape is None or declared.dtype is None:
                 raise broken(
                     "wrong_operand",
-                    f"{function.name}: {function.names[index]} was left out, and its shape is not declared",
+                    f"{function.name}: {function.names[index]} was left out, its shape is not declared",
                 )
             values[index] = torch.zeros(tuple(map(int, declared.shape)), dtype=declared.dtype.torch)
     return values, outs

@@ -1,11 +1,11 @@
-"""What `pypto.ir.compile`, `host.compile` and `compiled.prepare` give: callables whose calls are simulated.
+"""What `pypto.ir.compile`, `host.compile` and `compiled.prepare` give: calls that are simulated.
 
 Nothing is compiled. The config decides on which devices a call runs (`device_ids`); the rest of it asks
-for things that the simulation does not have. `output_dir` is a folder whose compiler artefacts are said to
-be there and are not.
+for things that the simulation does not have. `output_dir` is a folder whose compiler artefacts are said
+to be there and are not.
 
-Not modelled: processes that `prepare` forks (a host tensor outside shared memory is refused, as it would be
-invisible to them), asynchronous `submit`.
+Not modelled: processes that `prepare` forks (a host tensor outside shared memory is refused, as it would
+be invisible to them), asynchronous `submit`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ import torch
 
 from harness.errors import PldRuleError
 from harness.frontends.pypto.calls import HostCall, completed, perform
-from harness.frontends.pypto.functions import Function, Program
+from harness.frontends.pypto.decorators import Program
+from harness.frontends.pypto.functions import Function
 from harness.frontends.pypto.rules import broken
+
+DIAGNOSTICS = ("enable_chip_swimlane", "enable_dep_gen", "enable_scope_stats")  # of a RunConfig
 
 
 class SeveralPrograms(PldRuleError, TypeError):
@@ -73,8 +76,8 @@ class Compiled:
     """A host function, ready to be called."""
 
     def __init__(
-        self, function: Function, owner: Any, config: Any, *, functions: Mapping[str, Function] | None = None,
-        output_dir: Any = None,
+        self, function: Function, owner: Any, config: Any, *,
+        functions: Mapping[str, Function] | None = None, output_dir: Any = None,
     ) -> None:
         self.function = function
         self.owner = owner
@@ -94,13 +97,18 @@ class Compiled:
     def output_dir(self) -> Path:
         """Where its artefacts would be."""
         if self._output_dir is None:
-            self._output_dir = str(Path(tempfile.gettempdir()) / "rankfault_pld" / self.function.name)
+            self._output_dir = str(scratch(self.function.name))
         return Artefacts(self._output_dir)
 
     def __call__(self, *args: Any, config: Any = None, **named: Any) -> Any:
         """Call it. config: that of the compilation, if it names no cards. Raises CallFailed."""
         ids = device_ids_of(config) if _names_cards(config) else self.device_ids
-        return made_call(self, args, named, ids)[0]
+        return made_call(self, args, named, ids, diagnostics=self._diagnostics(config))[0]
+
+    def _diagnostics(self, config: Any) -> Path | None:
+        """Where a config that asks for diagnostics has them put."""
+        asked = any(getattr(config, name, None) for name in DIAGNOSTICS)
+        return Path(self.output_dir) if asked else None
 
     def prepare(
         self, config: Any = None, *, persistent: bool = False, reset_persistent_windows: bool = True,
@@ -111,8 +119,13 @@ class Compiled:
         return DistributedWorker(
             [self, *extra_compiled], config, persistent=persistent,
             reset_persistent_windows=reset_persistent_windows,
-            sub_worker_overrides=sub_worker_overrides, main=self,
+            sub_worker_overrides=sub_worker_overrides,
         )
+
+
+def scratch(name: str) -> Path:
+    """The output folder of a program that names none."""
+    return Path(tempfile.gettempdir()) / "rankfault_pld" / name
 
 
 def _names_cards(config: Any) -> bool:
@@ -129,12 +142,15 @@ def device_ids_of(config: Any) -> tuple[int, ...]:
 def made_call(
     compiled: Compiled, args: Sequence[Any], named: Mapping[str, Any], ids: tuple[int, ...], *,
     kept: list[list[bytes]] | None = None, overrides: Mapping[str, Any] | None = None,
+    diagnostics: Path | None = None,
 ) -> tuple[Any, list[list[bytes]]]:
     """Make a call; returns what it returns, and its windows at the end."""
     values, outs = completed(compiled.function, args, dict(named))
-    plain = [value.tensor if isinstance(value, DeviceTensor) else value for value in values]
+    plain = [
+        value.tensor if isinstance(value, DeviceTensor) else value for value in values
+    ]
     windows = perform(
-        HostCall(compiled.function, compiled.owner, plain, ids, kept, dict(overrides or {}))
+        HostCall(compiled.function, compiled.owner, plain, ids, kept, dict(overrides or {}), diagnostics)
     )
     found = [plain[index] for index in outs]
     return (None if not found else found[0] if len(found) == 1 else tuple(found)), windows
@@ -148,7 +164,7 @@ def compiled_function(function: Function, owner: Any, config: Any) -> Compiled:
 def compile_program(
     program: Any, *, platform: str = "", distributed_config: Any = None, output_dir: Any = None,
     config: Any = None, **_options: Any,
-) -> Compiled:
+) -> Any:
     """`pypto.ir.compile`: of a `@pl.program` class, or of a host function."""
     settled = RunConfig(
         platform=platform,
@@ -158,6 +174,12 @@ def compile_program(
         return Compiled(program, None, settled, output_dir=output_dir)
     if not isinstance(program, Program):
         raise TypeError(f"ir.compile: {program!r} is no @pl.program class and no pl function")
+    chips = [one for one in program.functions.values() if one.kind == "chip"]
+    if len(chips) > 1 and not any(one.kind == "host" for one in program.functions.values()):
+        from harness.frontends.pypto.orchestrations import Orchestrations  # which needs this module
+
+        folder = Path(output_dir) if output_dir else scratch(program.name)
+        return Orchestrations(program, chips, settled, folder)
     return Compiled(
         program.entry(), program.owner, settled, functions=program.functions, output_dir=output_dir
     )
@@ -182,6 +204,14 @@ class DeviceTensor:
         self.tensor = tensor
         self.shape = tuple(tensor.shape)
         self.dtype = tensor.dtype
+
+
+class StackedDeviceTensor(DeviceTensor):
+    """The same, a part a card: part i stays with card worker_ids[i]."""
+
+    def __init__(self, tensor: torch.Tensor, worker_ids: Sequence[int]) -> None:
+        super().__init__(tensor)
+        self.worker_ids = list(worker_ids)
 
 
 class Handle:
@@ -232,12 +262,13 @@ class DistributedWorker:
         self, programs: Any, config: Any = None, *, persistent: bool = False,
         reset_persistent_windows: bool = True,
         sub_worker_overrides: Mapping[str, Callable[..., Any]] | None = None,
-        main: Compiled | None = None, **_options: Any,
+        **_options: Any,
     ) -> None:
-        self.programs: list[Compiled] = list(programs) if isinstance(programs, list | tuple) else [programs]
+        self.programs: list[Compiled] = (
+            list(programs) if isinstance(programs, list | tuple) else [programs]
+        )
         self.config = config
         self.closed = False
-        self._main = main
         self._retains = persistent and not reset_persistent_windows
         self._persistent = persistent
         self._kept: dict[int, list[list[bytes]]] = {}
@@ -251,7 +282,9 @@ class DistributedWorker:
         }
         unknown = sorted(set(self._overrides) - names)
         if unknown:
-            raise ValueError(f"sub_worker_overrides: {', '.join(unknown)} are not sub-workers of the program")
+            raise ValueError(
+                f"sub_worker_overrides: {', '.join(unknown)} are not sub-workers of the program"
+            )
 
     def __enter__(self) -> DistributedWorker:
         return self
@@ -261,12 +294,12 @@ class DistributedWorker:
 
     def __call__(self, *args: Any, config: Any = None, **named: Any) -> Any:
         """Call the one program. Raises PldRuleError (several_programs) where there are several."""
-        if self._main is None and len(self.programs) > 1:
+        if len(self.programs) > 1:
             raise SeveralPrograms(
                 "several_programs", "a call of a worker with several programs is ambiguous: use "
                 "rt.run(compiled, ...)"
             )
-        return self.run(self._main or self.programs[0], *args, config=config, **named)
+        return self.run(self.programs[0], *args, config=config, **named)
 
     def run(self, compiled: Compiled, *args: Any, config: Any = None, **named: Any) -> Any:
         """Call one of the programs. Raises RuntimeError after close, PldRuleError (not_shared)."""
@@ -274,8 +307,9 @@ class DistributedWorker:
         for name, value in zip(compiled.function.names, args, strict=False):
             if isinstance(value, torch.Tensor) and not value.is_shared():  # type: ignore[no-untyped-call]
                 raise broken(
-                    "not_shared", f"{compiled.function.name}: {name} is not in shared memory, so the worker's "
-                    f"processes do not see it; call {name}.share_memory_() before prepare()"
+                    "not_shared",
+                    f"{compiled.function.name}: {name} is not in shared memory, so the worker does "
+                    f"not see it; call {name}.share_memory_() before prepare()",
                 )
         key = id(compiled)
         if not self._persistent or key not in self._kept:
@@ -298,10 +332,12 @@ class DistributedWorker:
         self._handles.append(handle)
         return handle
 
-    def alloc_tensor(self, shape: Sequence[int], dtype: torch.dtype, init: torch.Tensor | None = None) -> DeviceTensor:
+    def alloc_tensor(
+        self, shape: Sequence[int], dtype: torch.dtype, init: torch.Tensor | None = None
+    ) -> DeviceTensor:
         """Memory that stays with the worker; zeros, or a copy of `init`."""
         self._check_open("alloc_tensor")
-        held = torch.zeros(tuple(shape), dtype=dtype).share_memory_()
+        held = torch.zeros(tuple(shape), dtype=dtype).share_memory_()  # type: ignore[no-untyped-call]
         if init is not None:
             held.copy_(init)
         made = DeviceTensor(held)
@@ -311,6 +347,27 @@ class DistributedWorker:
     def free_tensor(self, tensor: DeviceTensor) -> None:
         """End its life."""
         self._owned_tensors.remove(tensor)
+
+    def alloc_stacked_tensor(
+        self, source: torch.Tensor, *, worker_ids: Sequence[int] | None = None
+    ) -> StackedDeviceTensor:
+        """A copy of `source`, part i on card i or worker_ids[i]."""
+        self._check_open("alloc_stacked_tensor")
+        ids = range(source.shape[0]) if worker_ids is None else worker_ids
+        made = StackedDeviceTensor(source.detach().clone().share_memory_(), ids)
+        self._owned_tensors.append(made)
+        return made
+
+    def free_stacked_tensor(self, tensor: StackedDeviceTensor) -> None:
+        """End its life."""
+        self._owned_tensors.remove(tensor)
+
+    def copy_stacked_from(self, tensor: StackedDeviceTensor, target: torch.Tensor) -> None:
+        """Read all of its parts."""
+        target.copy_(tensor.tensor)
+
+    def release_inherited_host_tensor_refs(self) -> None:
+        """Nothing is held for processes that do not exist."""
 
     def copy_to(self, tensor: DeviceTensor, source: torch.Tensor) -> None:
         """Fill a worker's tensor."""

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import PldRuleError
 from harness.frontends.pypto.annotations import bound, symbols_now
+from harness.frontends.pypto.dfx import note
 from harness.frontends.pypto.enums import Level
-from harness.frontends.pypto.operate import _TASK, Task, current, publish
+from harness.frontends.pypto.operate import TASK, Task, current, publish
 from harness.frontends.pypto.values import View
 from harness.rank import NotifyOp, WaitCmp
 from harness.record import Starved
@@ -167,6 +168,8 @@ class Cores:
             raise PldRuleError("too_many_tasks", f"more than {JOBS_MAX} tasks of one device in one call")
         job.number = len(self.jobs)
         self.jobs.append(job)
+        deps = tuple(before.number + 1 for before in job.after)
+        note(current().rank, "submit", job.number + 1, name=job.name, deps=deps)
 
     def settle(self, view: View) -> None:
         """Wait for the tasks that write `view`."""
@@ -190,7 +193,7 @@ class Cores:
         """A lane's life: one task after the other."""
         self.cells = cells
         rank = task.rank
-        token = _TASK.set(task)
+        token = TASK.set(task)
         try:
             while True:
                 job, block = self._given[rank.lane].popleft()
@@ -200,7 +203,7 @@ class Cores:
                 while not self._given[rank.lane]:
                     self._rest(rank)
         finally:
-            _TASK.reset(token)
+            TASK.reset(token)
 
     def _rest(self, rank: SimulatedRank) -> None:
         lane = rank._lane
@@ -216,6 +219,7 @@ class Cores:
         self._wait(rank.lane, self._starts[rank.lane], job.at)
         for before in job.after:
             self.await_job(before)
+        note(rank, "start", job.number + 1, lane=rank.lane)
         with bound(job.symbols):
             found = job.body(block)
         publish()
@@ -234,6 +238,7 @@ class Cores:
         self._notify(LANES + job.number, job.at)
         self._idle.append(lane)
         if last:
+            note(current().rank, "end", job.number + 1)
             job.done = True
             for follower in job.followers:
                 follower.missing -= 1

@@ -1,12 +1,14 @@
 """The decorators of `pl`, and how a call goes: by the level of what is called and of who calls.
 
     from ordinary Python    a HOST function is compiled and run (compiled.py)
-    from host code          a chip's function is a dispatch, recorded with `device=`; its result is an alias of
-                            what it writes; a sub-worker is recorded as well; inline functions run at once
-    from a device           chip orchestration, InCore kernels and inline functions run at once, in its task
+    from host code          a chip's function is a dispatch, recorded with `device=`; its result is an
+                            alias of what it writes; a sub-worker is recorded as well; inline functions
+                            run at once
+    from a device           chip orchestration, InCore kernels and inline functions run at once, in
+                            its task
 
-A call checks its arguments against the annotations: a window may be declared in another shape with as many
-elements (it is seen in that shape), dynamic extents are bound, scalars become the device's.
+A call checks its arguments against the annotations: a window may be declared in another shape with as
+many elements (it is seen in that shape), dynamic extents are bound, scalars become the device's.
 
 Not modelled: what decorators ask of the compiler (`auto_scope`, `split`, …).
 """
@@ -19,7 +21,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.errors import PldRuleError
 from harness.frontends.pypto import regions, tasks
 from harness.frontends.pypto.annotations import (
     Annotation,
@@ -28,8 +29,8 @@ from harness.frontends.pypto.annotations import (
     annotation_of,
     bound,
 )
-from harness.frontends.pypto.enums import FunctionType, Level, Role
-from harness.frontends.pypto.operate import _HOST, _TASK, Task
+from harness.frontends.pypto.enums import Level
+from harness.frontends.pypto.operate import HOST, TASK, Task
 from harness.frontends.pypto.recording import Recording
 from harness.frontends.pypto.rewriting import has_tasks, rewritten
 from harness.frontends.pypto.rules import broken, check_extents, check_tensors_first, check_views
@@ -38,11 +39,6 @@ from harness.frontends.pypto.values import HostTensor, Tile, View, WindowView
 
 MEMORY = (View, HostTensor, WindowView)
 KINDS = ("host", "sub_worker", "chip", "incore", "inline")
-_KIND_OF_TYPE = {
-    FunctionType.Orchestration: "chip", FunctionType.InCore: "incore", FunctionType.AIC: "incore",
-    FunctionType.AIV: "incore", FunctionType.Group: "incore", FunctionType.Spmd: "incore",
-    FunctionType.Inline: "inline", FunctionType.Opaque: "inline", FunctionType.Host: "host",
-}
 
 
 @dataclass(slots=True)
@@ -74,6 +70,7 @@ class Function:
         self.annotations = [annotation_of(one.annotation) for one in parameters]
         self.returns = signature.return_annotation
         self._fitted: dict[Any, Fitted] = {}
+        self.tasks: bool | None = None  # whether a dispatch of it makes any; told at the first
 
     def __repr__(self) -> str:
         return f"pl function {self.__name__}"  # type: ignore[attr-defined]
@@ -89,6 +86,7 @@ class Function:
         return Bound(self, owner)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
+        """Call it; what that means depends on who calls."""
         return call(self, None, args, named)
 
     def compile(self, *args: Any, config: Any = None, **named: Any) -> Any:
@@ -97,7 +95,7 @@ class Function:
 
         return compiled_function(self, None, config)
 
-    @property
+    @functools.cached_property
     def written(self) -> list[int]:
         """Positions of the parameters that it may write, in order."""
         return [
@@ -125,11 +123,11 @@ class Function:
 
     def fit(self, args: Sequence[Any], world: int) -> Fitted:
         """What these arguments need. Raises PldRuleError where they are not what is declared."""
-        key = tuple(
+        key = (world, *(
             (value.shape, value.dtype, type(value), type(value) is View and value.buffer is not None)
             if isinstance(value, MEMORY) else None
             for value in args
-        ) + (world,)
+        ))
         found = self._fitted.get(key)
         if found is None:
             found = self._fitted[key] = self._fit(args, world)
@@ -144,14 +142,15 @@ class Function:
             if declared.kind == "scalar":
                 if isinstance(value, MEMORY):
                     raise broken(
-                        "wrong_operand", f"{self.name}: {self.names[index]} is declared a scalar, given {value!r}"
+                        "wrong_operand",
+                        f"{self.name}: {self.names[index]} is declared a scalar, given {value!r}",
                     )
                 fitted.scalars.append((index, declared.dtype))
             elif isinstance(value, MEMORY):
                 self._same_kind(index, value, declared)
                 if declared.shape is not None:
                     pending.append((index, value, declared.shape))
-                    fitted.symbols |= _bindings(declared.shape, value.shape)
+                    fitted.symbols |= bindings(declared.shape, value.shape)
         with bound(fitted.symbols):
             for index, value, shape in pending:
                 wanted = tuple(map(exact, shape))
@@ -186,7 +185,7 @@ def _reshapes(value: Any) -> bool:
     return isinstance(value, WindowView) or (isinstance(value, View) and value.is_window)
 
 
-def _bindings(declared: Sequence[Any], given: Sequence[int]) -> dict[str, int]:
+def bindings(declared: Sequence[Any], given: Sequence[int]) -> dict[str, int]:
     """What the declared extents bind their symbols to."""
     found: dict[str, int] = {}
     if len(declared) != len(given):
@@ -210,15 +209,16 @@ class Bound:
         self.owner = owner
 
     def __call__(self, *args: Any, **named: Any) -> Any:
+        """Call it; what that means depends on who calls."""
         return call(self.function, self.owner, args, named)
 
 
 def call(function: Function, owner: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """A call of a decorated function, wherever it is made."""
-    host = _HOST.get()
+    host = HOST.get()
     if host is not None:
         return _from_host(host, function, owner, args, named)
-    task = _TASK.get()
+    task = TASK.get()
     if task is not None:
         named.pop("device", None)
         if function.kind == "incore":
@@ -233,7 +233,7 @@ def run_inline(task: Task, function: Function, owner: Any, args: list[Any]) -> A
     """Run a function on a device, in the task that is running."""
     if function.kind in ("host", "sub_worker"):
         raise broken("host_only", f"{function.name} is a function of the host, called on a device")
-    symbols = _fitted_in(function, args, task.rank.size, device=True)
+    symbols = fitted(function, args, task.rank.size, device=True)
     level = task.level
     if function.kind != "inline":
         task.level = Level.CHIP if function.kind == "chip" else Level.CORE_GROUP
@@ -246,17 +246,17 @@ def run_inline(task: Task, function: Function, owner: Any, args: list[Any]) -> A
         task.level = level
 
 
-def _fitted_in(function: Function, args: list[Any], world: int, *, device: bool) -> dict[str, int]:
+def fitted(function: Function, args: list[Any], world: int, *, device: bool) -> dict[str, int]:
     """Change the arguments to what the function declares; returns the symbols they bind."""
-    fitted = function.fit(args, world)
-    for index, shape in fitted.shapes:
+    found = function.fit(args, world)
+    for index, shape in found.shapes:
         args[index] = args[index].reshaped(shape)
     if device:
-        for index, dtype in fitted.scalars:
+        for index, dtype in found.scalars:
             value = args[index]
             if value is not None and not isinstance(value, Tile):
                 args[index] = scalar(value, dtype)
-    return fitted.symbols
+    return found.symbols
 
 
 def _from_host(
@@ -268,7 +268,7 @@ def _from_host(
         host.sub_worker(function, values)
         return returned(function, values)
     if function.kind in ("host", "inline"):
-        symbols = _fitted_in(function, values, host.size, device=False)
+        symbols = fitted(function, values, host.size, device=False)
         with bound(symbols):
             return function.body(owner, *values) if function.takes_self else function.body(*values)
     check_tensors_first(
@@ -277,21 +277,27 @@ def _from_host(
     )
     check_views(
         function.name,
-        [(name, value.buffer, value.dtype.name) for name, value in zip(function.names, values, strict=True)
-         if isinstance(value, WindowView)],
+        [
+            (name, value.buffer, value.dtype.name)
+            for name, value in zip(function.names, values, strict=True) if isinstance(value, WindowView)
+        ],
     )
     number = 0 if device is None else exact(device)
+    if device is not None:
+        host.looped.add(number)
     if not 0 <= number < host.size:
         raise broken(
             "wrong_device", f"dispatch of {function.name}: device={number} is outside the logical ranks "
             f"0..{host.size - 1}"
         )
-    _fitted_in(function, values, host.size, device=False)
+    fitted(function, values, host.size, device=False)
 
     def body(*given: Any) -> Any:
         return call(function, owner, given, {})
 
-    makes = tasks.makes_tasks(function, owner)
+    if function.tasks is None:
+        function.tasks = tasks.makes_tasks(function, owner)
+    makes = function.tasks
     host.dispatch(function.name, body, values, number, function=function, tasks=makes)
     return returned(function, values)
 
@@ -336,79 +342,3 @@ def _is_like(value: Any, declared: Annotation | None) -> bool:
     return all(
         not isinstance(n, int) or n == m for n, m in zip(declared.shape, value.shape, strict=True)
     )
-
-
-# Decorators ---------------------------------------------------------------------------------------
-
-
-def _decorator(kind: str) -> Callable[..., Any]:
-    def decorate(function: Callable[..., Any] | None = None, **_options: Any) -> Any:
-        if function is None:
-            return lambda function: Function(function, kind)
-        return Function(function, kind)
-
-    decorate.__name__ = kind
-    return decorate
-
-
-class _Jit:
-    """`pl.jit` and its attributes."""
-
-    host = staticmethod(_decorator("host"))
-    incore = staticmethod(_decorator("incore"))
-    inline = staticmethod(_decorator("inline"))
-    opaque = staticmethod(_decorator("inline"))
-
-    def __call__(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
-        return _decorator("chip")(function, **options)
-
-
-jit = _Jit()
-inline = _decorator("inline")
-
-
-def function(
-    body: Callable[..., Any] | None = None, *, type: FunctionType = FunctionType.Opaque,
-    level: Level | None = None, role: Role | None = None, **_options: Any,
-) -> Any:
-    """`pl.function`: a function of a program class."""
-    if body is None:
-        return lambda body: function(body, type=type, level=level, role=role)
-    if level is Level.HOST:
-        return Function(body, "sub_worker" if role is Role.SubWorker else "host")
-    if level is Level.CHIP:
-        return Function(body, "chip")
-    if level in (Level.CORE_GROUP, Level.AIC, Level.AIV):
-        return Function(body, "incore")
-    return Function(body, _KIND_OF_TYPE.get(type, "inline"))
-
-
-class Program:
-    """`@pl.program class X`: its functions, and the `self` that they are called with."""
-
-    def __init__(self, made: type) -> None:
-        self.name = made.__name__
-        self.__doc__ = made.__doc__
-        self.owner = made.__new__(made)
-        self.functions = {
-            name: value for name, value in vars(made).items() if isinstance(value, Function)
-        }
-
-    def __repr__(self) -> str:
-        return f"pl program {self.name}"
-
-    def entry(self) -> Function:
-        """Its host orchestrator; of a program for one chip, its chip orchestration. Raises PldRuleError."""
-        for kind in ("host", "chip"):
-            found = [one for one in self.functions.values() if one.kind == kind]
-            if len(found) == 1:
-                return found[0]
-            if found:
-                names = ", ".join(one.name for one in found)
-                raise PldRuleError("several_programs", f"{self.name} has several {kind} functions: {names}")
-        raise PldRuleError("several_programs", f"{self.name} has no host orchestrator")
-
-
-def program(made: type | None = None, **_options: Any) -> Any:
-    """`pl.program`."""
-    return Program if made is None else Program(made)

@@ -3,8 +3,8 @@
     with installed():
         exec(program)            # import pypto.language as pl
 
-`pypto`, `pypto.language`, `pypto.language.distributed`, `pypto.runtime`, `pypto.ir` and what is below them stand
-in sys.modules while `installed()` is in force and are gone afterwards.
+`pypto`, `pypto.language`, `pypto.language.distributed`, `pypto.runtime`, `pypto.ir` and what is below
+them stand in sys.modules while `installed()` is in force and are gone afterwards.
 
 A name that is not there is refused at the line that asks for it. A real `pypto` that is installed is left
 alone: ours beside it must be asked for (`--as pld`).
@@ -22,10 +22,11 @@ from types import ModuleType
 from typing import Any
 
 from harness.errors import NotSimulated, UsageError
+from harness.frontends.pypto import annotations as types
 from harness.frontends.pypto import (
-    annotations,
     collectives,
     compiled,
+    decorators,
     dtypes,
     enums,
     functions,
@@ -35,9 +36,6 @@ from harness.frontends.pypto import (
 from harness.frontends.pypto.operate import here
 from harness.record import place
 
-_COLLECTIVES = (
-    "all_to_all", "all_to_all_v", "allgather", "allreduce", "barrier", "broadcast", "reduce_scatter",
-)
 ROOT = "pypto"
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 
@@ -77,16 +75,16 @@ def modules() -> dict[str, ModuleType]:
     pl = Simulated("pypto.language")
     _filled(pl, dtypes.DTYPES)
     _filled(pl, _public(
-        annotations, ("Tensor", "Tile", "Array", "Scalar", "Out", "InOut", "dynamic")
+        types, ("Tensor", "Tile", "Array", "Scalar", "Out", "InOut", "dynamic")
     ))
     _filled(pl, _public(enums, (
         "AtomicType", "ForKind", "FunctionType", "Level", "MemorySpace", "Role", "ScopeMode",
         "SplitMode", "TensorLayout", "TileLayout",
     )))
-    _filled(pl, _public(functions, ("jit", "function", "inline", "program")))
+    _filled(pl, _public(decorators, ("jit", "function", "inline", "program")))
     _filled(pl, {
-        "Mem": enums.MemorySpace, "JITFunction": functions.Function, "DynVar": annotations.Symbol,
-        "TaskId": annotations.Scalar[dtypes.TASK_ID], "DataType": dtypes.DataType,
+        "Mem": enums.MemorySpace, "JITFunction": functions.Function, "DynVar": types.Symbol,
+        "TaskId": types.Scalar[dtypes.TASK_ID], "DataType": dtypes.DataType,
         "ND": enums.TensorLayout.ND, "DN": enums.TensorLayout.DN, "NZ": enums.TensorLayout.NZ,
     })
     _filled(pl, ops_names.UNIFIED)
@@ -97,24 +95,18 @@ def modules() -> dict[str, ModuleType]:
         _filled(pl, {f"{space}.{name}": value for name, value in names.items()})
     pld = Simulated("pypto.language.distributed")
     _filled(pld, _public(enums, ("AtomicType", "NotifyOp", "ReduceOp", "WaitCmp")))
-    _filled(pld, {"DistributedTensor": annotations.DistributedTensor})
-    _filled(pld, _public(remote, (
-        "alloc_window_buffer", "get_comm_ctx", "nranks", "rank", "remote_load", "remote_store", "window",
-        "world_size", "CommCtx",
-    )))
-    for space, module, spaced in (
-        ("system", remote, ("get_comm_ctx", "nranks", "notify", "rank", "wait", "world_size")),
-        ("tensor", remote, ("alloc_window_buffer", "get", "put", "remote_store", "window")),
-        ("tile", remote, ("remote_load", "remote_store")),
-        ("tensor", collectives, _COLLECTIVES),
-    ):
-        _filled(pld, {f"{space}.{name}": value for name, value in _public(module, spaced).items()})
+    _filled(pld, {"DistributedTensor": types.DistributedTensor})
+    _filled(pld, remote.NAMES)
+    _filled(pld, collectives.NAMES)
     _filled(pld, {"system.defer_wait": ops_names.DEFER_WAIT})
     found: dict[str, ModuleType] = {"pypto.language": pl, "pypto.language.distributed": pld}
-    config = {"DistributedConfig": compiled.DistributedConfig, "DistributedCompiledProgram": compiled.Compiled}
+    config = {
+        "DistributedConfig": compiled.DistributedConfig,
+        "DistributedCompiledProgram": compiled.Compiled,
+    }
     runtime = {
         "RunConfig": compiled.RunConfig, "DistributedWorker": compiled.DistributedWorker,
-        "DeviceTensor": compiled.DeviceTensor, "run": _run,
+        "DeviceTensor": compiled.DeviceTensor, "StackedDeviceTensor": compiled.StackedDeviceTensor, "run": _run,
     }
     for name, content in (
         ("pypto", {"DataType": dtypes.DataType}),
@@ -166,7 +158,9 @@ def installed(*, asked: bool = False) -> Iterator[None]:
         yield
         return
     if not asked and is_real():
-        raise UsageError("pypto is installed here; say --as pld to run its programs on the simulated fabric")
+        raise UsageError(
+            "pypto is installed here; say --as pld to run its programs on the simulated fabric"
+        )
     real = {
         name: sys.modules.pop(name) for name in list(sys.modules)
         if name == ROOT or name.startswith(ROOT + ".")

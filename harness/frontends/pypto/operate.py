@@ -1,11 +1,12 @@
 """One operation of the rank that is running, on behalf of the user's line.
 
-Kernels reach memory through these functions only. Each cuts a view into its stretches of adjacent elements
-and performs one harness operation a stretch, offered to the plan's faults as rank.py's own are, so that
-faults, schedules, races and reports apply as they do to any rank program.
+Kernels reach memory through these functions only. Each cuts a view into its stretches of adjacent
+elements and performs one harness operation a stretch, offered to the plan's faults as rank.py's own are,
+so that faults, schedules, races and reports apply as they do to any rank program.
 
 Peers are numbered within the domain of the window that is reached (`Task.domain_of`); the world's number
-is what the harness sees. Behind a write to peers comes the fence that PyPTO's compiler inserts (`publish`).
+is what the harness sees. Behind a write to peers comes the fence that PyPTO's compiler inserts
+(`publish`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import torch
 
 from harness.errors import PldRuleError, WrongDtype, WrongShape
 from harness.fabric.frames import is_library
+from harness.frontends.pypto.dfx import note
 from harness.frontends.pypto.enums import AtomicType, Level, NotifyOp, WaitCmp
 from harness.frontends.pypto.scalars import exact, scalar
 from harness.frontends.pypto.values import Tile, View, WindowBuffer
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
     from harness.fabric.simulated_rank import SimulatedRank
     from harness.frontends.pypto.recording import Recording
 
-_TASK: ContextVar[Task | None] = ContextVar("rankfault_pld_task", default=None)
-_HOST: ContextVar[Recording | None] = ContextVar("rankfault_pld_host", default=None)
+TASK: ContextVar[Task | None] = ContextVar("rankfault_pld_task", default=None)
+HOST: ContextVar[Recording | None] = ContextVar("rankfault_pld_host", default=None)
 _LIBRARY: dict[CodeType, bool] = {}
 _LIBRARY_MAX = 4096
 
@@ -48,16 +50,18 @@ class Task:
 
     rank: the harness's. device: the logical one. level: of the function that runs, CHIP or CORE_GROUP.
     loops: of loops with carried values, the innermost last (ops.py). place: whatever tasks.py keeps.
+    notified: peers, since the last fence.
     at: the user's line for what runs without any of the user's code, such as a builtin kernel.
     """
 
-    __slots__ = ("at", "device", "level", "loops", "place", "rank")
+    __slots__ = ("at", "device", "level", "loops", "notified", "place", "rank")
 
     def __init__(self, rank: SimulatedRank, device: int) -> None:
         self.rank = rank
         self.device = device
         self.level = Level.CHIP
         self.loops: list[Any] = []
+        self.notified: set[int] = set()
         self.place: Any = None
         self.at: tuple[CodeType | None, int] = (None, -1)
 
@@ -69,37 +73,39 @@ class Task:
         """The same of a buffer."""
         if buffer is None:
             raise PldRuleError(
-                "not_a_window", f"rank {self.device}: {what!r} is no DistributedTensor: peers cannot reach it"
+                "not_a_window",
+                f"rank {self.device}: {what!r} is no DistributedTensor: peers cannot reach it",
             )
         members = buffer.members
         if self.device not in members:
             raise PldRuleError(
-                "not_a_member", f"rank {self.device}: {what!r} belongs to the domain of devices {list(members)}"
+                "not_a_member",
+                f"rank {self.device}: {what!r} belongs to the domain of devices {list(members)}",
             )
         return Domain(members.index(self.device), len(members), members)
 
 
 def current() -> Task:
     """The task that is running. Raises PldRuleError (`device_only`) in host code and outside."""
-    task = _TASK.get()
+    task = TASK.get()
     if task is None:
-        where = "host code" if _HOST.get() is not None else "ordinary Python, outside any pld function"
+        where = "host code" if HOST.get() is not None else "ordinary Python, outside any pld function"
         raise PldRuleError("device_only", f"an operation of devices was called in {where}")
     return task
 
 
 def recording() -> Recording:
     """The host call that is being recorded. Raises PldRuleError (`host_only`) in kernels and outside."""
-    host = _HOST.get()
+    host = HOST.get()
     if host is None:
-        where = "a kernel" if _TASK.get() is not None else "ordinary Python, outside any pld function"
+        where = "a kernel" if TASK.get() is not None else "ordinary Python, outside any pld function"
         raise PldRuleError("host_only", f"an operation of host code was called in {where}")
     return host
 
 
 def on_host() -> bool:
     """Whether host code is running."""
-    return _HOST.get() is not None
+    return HOST.get() is not None
 
 
 def here() -> tuple[CodeType | None, int]:
@@ -115,7 +121,7 @@ def here() -> tuple[CodeType | None, int]:
         if not library:
             return code, frame.f_lasti
         frame = frame.f_back  # type: ignore[assignment]
-    task = _TASK.get()
+    task = TASK.get()
     return (None, -1) if task is None else task.at
 
 
@@ -128,10 +134,11 @@ def operate(kind: str, **args: Any) -> Any:
 
 
 def publish() -> None:
-    """The fence that the compiler puts behind a write to a peer: when it is over, everybody sees the write.
+    """The fence that the compiler puts behind a write to a peer: after it everybody sees the write.
 
     It is quiet, not fence: whoever is told of the write may read it on any rank, not on the target alone.
     """
+    current().notified.clear()
     operate("quiet")
 
 
@@ -200,6 +207,7 @@ def assign(view: View, value: Any) -> None:
 def buffer(shape: tuple[int, ...], dtype: Any, name: str = "") -> View:
     """New memory of the running rank that no peer can reach."""
     held = operate("buffer", shape=shape, dtype=dtype.torch)
+    note(current().rank, "heap", name=name, amount=held.numel * held.itemsize)
     return View(held.view((held.numel,), held.dtype), shape, dtype, name=name)
 
 
@@ -253,13 +261,19 @@ def get(dst: View, peer: Any, src: View) -> None:
 def notify(cell: View, peer: Any, value: Any, *, op: NotifyOp | int) -> None:
     """Add to (or set) the one int32 element of `cell` at `peer`.
 
-    One's own cell has changed when it returns: a core sees its own atomic operations in program order.
+    A peer sees the notifies of one core in program order (upstream's all_to_all_v counts on it: nothing
+    stands between its counts and its barrier). One's own cell has changed when it returns.
     """
     number = _peer(cell, peer)
     (at, _), = cell.runs()
+    notified = current().notified
+    if number in notified:
+        notified.clear()
+        operate("fence")
+    notified.add(number)
     operate("notify", cell=cell.handle, peer=number, at=at, value=exact(value), op=NotifyOp(op))
     if number == current().device:
-        operate("quiet")
+        publish()
 
 
 def wait(cell: View, value: Any, *, cmp: WaitCmp | int) -> None:

@@ -4,10 +4,10 @@
     main.calls          each host call that it makes, with copies of its arguments and its outputs
     main.judged(0, outputs)     what the main makes of other outputs of its first call
 
-The main runs once, each call in the default schedule; after that, plans repeat a call from its copies, and
-the main's own check is asked about outputs that differ (it runs again, and is given them, without any
-device). So a golden check costs nothing until a schedule changes an output. Mains run with the same random
-numbers each time.
+The main runs once, each call in the default schedule; after that, plans repeat a call from its copies,
+and the main's own check is asked about outputs that differ (it runs again, and is given them, without any
+device). So a golden check costs nothing until a schedule changes an output. Mains run with the same
+random numbers each time.
 
 Not modelled: mains whose calls depend on the clock or on files that they change.
 """
@@ -24,10 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
 
+import pytest
 import torch
 
 from harness.ambient import same_numbers
-from harness.errors import UserFileError
+from harness.errors import PldRuleError, UnknownName, UserFileError
 from harness.fabric.frames import user_frame
 from harness.frontends.pypto.calls import (
     CallFailed,
@@ -38,8 +39,13 @@ from harness.frontends.pypto.calls import (
     performed_by,
 )
 from harness.frontends.pypto.modules import installed
+from harness.frontends.pypto.pytest_items import Item, Skipped, items_of, marks_allowed
+from harness.record import place
 
-SNAPSHOTS_MAX = 16
+PROGRAMS_MAX = 256
+MAIN = "main"
+MODULE = "rankfault_pld_tests"
+Failed = pytest.fail.Exception
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +64,23 @@ class Program:
         self._body = body
         self._blind: dict[int, bool] = {}
         live = Live()
-        self.printed, self.raised = _ran(body, live)
+        self.skipped = ""
+        try:
+            self.printed, self.raised = _ran(body, live)
+        except Skipped as error:
+            self.printed, self.raised, self.skipped = "", None, str(error)
         self.calls: list[Snapshot] = live.snapshots
 
     @property
     def failed(self) -> Raised | None:
-        """What it raised by itself, if no call failed."""
+        """What it raised by itself: no call failed, and no rule stopped it."""
         raised = self.raised
-        return None if raised is None or isinstance(raised.error, CallFailed) else raised
+        return None if raised is None or isinstance(raised.error, CallFailed | PldRuleError) else raised
+
+    @property
+    def refused(self) -> Raised | None:
+        """The rule that stopped it, between its calls."""
+        return self.raised if self.raised and isinstance(self.raised.error, PldRuleError) else None
 
     def judged(self, number: int, outputs: Sequence[torch.Tensor]) -> Raised | None:
         """What it raises when call `number` has these outputs and the others have theirs."""
@@ -100,7 +115,7 @@ def _ran(body: Callable[[], None], performer: Performer) -> tuple[str, Raised | 
         except SystemExit as error:
             if error.code not in (None, 0):
                 raised = Raised(error, *user_frame(error))
-        except Exception as error:
+        except (Exception, Failed) as error:
             raised = Raised(error, *user_frame(error))
     return out.getvalue(), raised
 
@@ -121,7 +136,7 @@ def as_main(path: str, argv: Sequence[str], module: ModuleType) -> Iterator[None
     """`python path argv...`: sys.argv, sys.path and `__main__` as there."""
     held = sys.argv, list(sys.path), sys.modules.get("__main__"), set(sys.modules)
     sys.argv = [path, *argv]
-    sys.path.insert(0, str(Path(path).resolve().parent))
+    sys.path[:0] = [str(Path(path).resolve().parent), str(Path.cwd())]
     sys.modules["__main__"] = module
     try:
         yield
@@ -135,17 +150,56 @@ def as_main(path: str, argv: Sequence[str], module: ModuleType) -> Iterator[None
                 del sys.modules[name]
 
 
-def _main(path: str, text: bytes, argv: tuple[str, ...]) -> None:
-    module = ModuleType("__main__")
+def _load(path: str, text: bytes, name: str, argv: Sequence[str]) -> ModuleType:
+    """Run the file as a module."""
+    module = ModuleType(name)
     module.__dict__.update(__file__=str(Path(path).resolve()), __builtins__=__builtins__)
     # What reads sources (rewriting.py) must see this text, whatever is in the file.
-    linecache.cache[path] = len(text), None, text.decode("utf-8", "replace").splitlines(True), path
+    lines = text.decode("utf-8", "replace").splitlines(keepends=True)
+    linecache.cache[path] = len(text), None, lines, path
     with as_main(path, argv, module):
         exec(compiled_text(path, text), module.__dict__)
+    return module
 
 
-@functools.lru_cache(maxsize=SNAPSHOTS_MAX)
-def program_of(path: str, text: bytes, argv: tuple[str, ...]) -> Program:
-    """The main of a file, which has run with these arguments. Raises UserFileError for what does not compile."""
-    compiled_text(path, text)
-    return Program(functools.partial(_main, path, text, argv))
+@functools.lru_cache(maxsize=PROGRAMS_MAX)
+def _items(path: str, text: bytes) -> dict[str, Item]:
+    """The tests of a file by name. Raises UserFileError."""
+    code = compiled_text(path, text)
+    with installed(asked=True), marks_allowed():
+        try:
+            module = _load(path, text, MODULE, ())
+        except (Exception, SystemExit, Skipped) as error:
+            frames = user_frame(error)
+            at = place(*frames) if frames[0] is not None else code.co_filename
+            raise UserFileError(f"{at}: {type(error).__name__}: {' '.join(str(error).split())}") from None
+        return {item.name: item for item in items_of(module)}
+
+
+def item_names(path: str, text: bytes) -> list[str]:
+    """The names of a file's tests, in order. Raises UserFileError."""
+    return list(_items(path, text))
+
+
+@functools.lru_cache(maxsize=PROGRAMS_MAX)
+def program_of(path: str, text: bytes, argv: tuple[str, ...], item: str = MAIN) -> Program:
+    """The main of a file, which has run with these arguments, or a test of it.
+
+    Raises UserFileError for a file that does not compile, UnknownName.
+    """
+    if item == MAIN:
+        compiled_text(path, text)
+        return Program(lambda: _as_script(path, text, argv))
+    items = _items(path, text)
+    if item not in items:
+        raise UnknownName(f"test in {path}", item, items)
+
+    def test() -> None:
+        with as_main(path, (), ModuleType("__main__")):
+            items[item].run()
+
+    return Program(test)
+
+
+def _as_script(path: str, text: bytes, argv: tuple[str, ...]) -> None:
+    _load(path, text, "__main__", argv)

@@ -1,21 +1,23 @@
 """One host call, recorded whole before any device runs: dispatches, windows, the host's collectives.
 
 Which devices form a window's comm domain follows from all dispatches of the call: those that are given a
-view of the buffer, and the buffers that a host collective names with it share their devices. So the host's
-body runs first; then each device gets one queue, in program order, and nothing orders the devices.
+view of the buffer, and the buffers that a host collective names with it share their devices. So the
+host's body runs first; then each device gets one queue, in program order, and nothing orders the devices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from harness.errors import PldRuleError
 from harness.frontends.pypto.annotations import symbols_now
 from harness.frontends.pypto.dtypes import DataType
 from harness.frontends.pypto.operate import here, operate
+from harness.frontends.pypto.rules import check_dispatched
 from harness.frontends.pypto.values import HostTensor, View, WindowBuffer, WindowView
 from harness.host import World
 
@@ -59,6 +61,7 @@ class Recording:
         self.kept: list[list[bytes]] | None = None  # what retained windows hold
         self._allocated = 0  # in the call that is recorded
         self.overrides: dict[str, Callable[..., Any]] = {}  # of sub-workers
+        self.looped: set[int] = set()  # devices that some `device=` has named
 
     def alloc(self, nbytes: int, name: str = "") -> WindowBuffer:
         """A window buffer, zeros, on every device that will use it."""
@@ -135,7 +138,13 @@ class Recording:
         self.steps.append(Step(len(self.steps), name, body, views, named, None, at=here()))
 
     def settle(self) -> None:
-        """Give every buffer its domain's devices."""
+        """Give every buffer its domain's devices. Raises PldRuleError (`dispatch_loop`)."""
+        if len(self.looped) > 1:
+            try:
+                check_dispatched(sorted(self.looped), self.world.device_ids)
+            except PldRuleError as error:
+                error.at = self.steps[-1].at
+                raise
         used: dict[int, set[int]] = {buffer.number: set() for buffer in self.buffers}
         together: list[set[int]] = []
         for step in self.steps:
@@ -156,8 +165,25 @@ class Recording:
                     used[number] |= devices
             if before == used:
                 break
+        self._name_types()
         for buffer in self.buffers:
             buffer.members = tuple(sorted(used[buffer.number] or range(self.size)))
+
+    def _name_types(self) -> None:
+        """A buffer of which all views have one element type is a window of that type, in reports too."""
+        types: dict[int, set[torch.dtype]] = {}
+        for step in self.steps:
+            for value in (*step.args, *step.named.values()):
+                if isinstance(value, WindowView):
+                    types.setdefault(value.buffer.number, set()).add(value.dtype.torch)
+        for buffer in self.buffers:
+            found = types.get(buffer.number, set())
+            known = self.world.recorded.windows
+            if len(found) == 1 and known[buffer.held.number] is buffer.held:
+                (dtype,) = found
+                shape = (buffer.nbytes // dtype.itemsize,)
+                buffer.held = replace(buffer.held, dtype=dtype, shape=shape)
+                known[buffer.held.number] = buffer.held
 
     def queue(self, device: int) -> list[Step]:
         """What one device does, in order. After `settle` only."""
@@ -182,10 +208,10 @@ def _overlap(earlier: Step, later: Step) -> bool:
 
 def _span(data: torch.Tensor) -> tuple[int, int]:
     """First element and the one behind the last, in the storage."""
-    first = data.storage_offset()
+    first = int(data.storage_offset())
     if not data.numel():
         return first, first
-    last = sum((n - 1) * s for n, s in zip(data.shape, data.stride(), strict=True))
+    last = sum((n - 1) * int(s) for n, s in zip(data.shape, data.stride(), strict=True))
     return first, first + last + 1
 
 

@@ -16,11 +16,14 @@ from typing import Any
 
 import torch
 
+from harness.errors import PldRuleError
 from harness.frontends.pypto.annotations import bound
 from harness.frontends.pypto.cores import CELLS, LANES, Cores
+from harness.frontends.pypto.dfx import note
 from harness.frontends.pypto.dtypes import DataType
-from harness.frontends.pypto.operate import _HOST, _TASK, Task
+from harness.frontends.pypto.operate import HOST, TASK, Task
 from harness.frontends.pypto.recording import Recording, Step
+from harness.frontends.pypto.rules import check_dispatched
 from harness.frontends.pypto.values import HostTensor, View, WindowView
 from harness.host import HostWindow, World
 
@@ -60,15 +63,17 @@ class Device:
                 cores.serve(task, cells)
                 return
             cores.begin(task, cells)
-        token = _TASK.set(task)
+        token = TASK.set(task)
         memory = dict(zip(self._keys, handles, strict=True))
         try:
             for step in self.queue:
+                note(rank, "dispatch", name=step.name)
                 run_step(task, step, memory)
                 if cores is not None:
                     cores.finish()
+                note(rank, "end")
         finally:
-            _TASK.reset(token)
+            TASK.reset(token)
 
 
 def run_step(task: Task, step: Step, memory: dict[Any, Any]) -> None:
@@ -79,8 +84,12 @@ def run_step(task: Task, step: Step, memory: dict[Any, Any]) -> None:
         _await(rank, ("pld", number), step.at)
     args = [_bound(value, memory) for value in step.args]
     named = {name: _bound(value, memory) for name, value in step.named.items()}
-    with bound(step.symbols) if step.symbols else nullcontext():
-        step.body(*args, **named)
+    try:
+        with bound(step.symbols) if step.symbols else nullcontext():
+            step.body(*args, **named)
+    except PldRuleError as error:
+        error.at = step.at
+        raise
     if step.awaited:
         rank._sim.arrive(("pld", step.number), 1)
 
@@ -123,7 +132,7 @@ def _bound(value: Any, memory: dict[Any, Any]) -> Any:
         handle = memory["tensor", id(value.base)]
         return View(
             handle, tuple(data.shape), value.dtype,
-            offset=data.storage_offset() - value.base.storage_offset(), strides=data.stride(),
+            offset=int(data.storage_offset() - value.base.storage_offset()), strides=data.stride(),
             name=value.name,
         )
     if isinstance(value, WindowView):
@@ -138,14 +147,15 @@ def record(world: World, calls: Sequence[tuple[Any, Sequence[Any]]]) -> Recordin
     calls: bodies, called with the recording and their arguments; each one's window buffers are the same.
     """
     recording = Recording(world)
-    token = _HOST.set(recording)
+    token = HOST.set(recording)
     try:
         for body, args in calls:
             recording.again()
             body(recording, *args)
     finally:
-        _HOST.reset(token)
+        HOST.reset(token)
     recording.settle()
+    _check_dispatched(recording)
     for one in recording.tensors:
         world.lend(one.base, one.name)
     tasks = any(step.tasks for step in recording.steps)
@@ -158,3 +168,15 @@ def record(world: World, calls: Sequence[tuple[Any, Sequence[Any]]]) -> Recordin
             device, *device.handles, *more, device=number, lanes=LANES if tasks else 1
         )
     return recording
+
+
+def _check_dispatched(recording: Recording) -> None:
+    """Every card of a program for several has something to do. Raises PldRuleError (dispatch_loop)."""
+    steps = [step for step in recording.steps if step.device is not None]
+    if not recording.buffers and len({step.device for step in steps}) < 2:
+        return  # a program for one chip
+    try:
+        check_dispatched([step.device for step in steps], recording.world.device_ids)
+    except PldRuleError as error:
+        error.at = steps[-1].at
+        raise

@@ -66,21 +66,21 @@ class DeviceInt(int):
         made.dtype = dtype
         return made
 
-    __add__ = __radd__ = _binary(lambda a, b: a + b)  # type: ignore[assignment]
-    __mul__ = __rmul__ = _binary(lambda a, b: a * b)  # type: ignore[assignment]
-    __sub__ = _binary(lambda a, b: a - b)  # type: ignore[assignment]
-    __rsub__ = _binary(lambda a, b: a - b, swapped=True)  # type: ignore[assignment]
-    __floordiv__ = _binary(truncated)  # type: ignore[assignment]
-    __rfloordiv__ = _binary(truncated, swapped=True)  # type: ignore[assignment]
-    __mod__ = _binary(lambda a, b: a - b * truncated(a, b))  # type: ignore[assignment]
-    __rmod__ = _binary(lambda a, b: a - b * truncated(a, b), swapped=True)  # type: ignore[assignment]
-    __and__ = __rand__ = _binary(lambda a, b: a & b)  # type: ignore[assignment]
-    __or__ = __ror__ = _binary(lambda a, b: a | b)  # type: ignore[assignment]
-    __xor__ = __rxor__ = _binary(lambda a, b: a ^ b)  # type: ignore[assignment]
-    __lshift__ = _binary(lambda a, b: a << b)  # type: ignore[assignment]
-    __rlshift__ = _binary(lambda a, b: a << b, swapped=True)  # type: ignore[assignment]
-    __rshift__ = _binary(lambda a, b: a >> b)  # type: ignore[assignment]
-    __rrshift__ = _binary(lambda a, b: a >> b, swapped=True)  # type: ignore[assignment]
+    __add__ = __radd__ = _binary(lambda a, b: a + b)
+    __mul__ = __rmul__ = _binary(lambda a, b: a * b)
+    __sub__ = _binary(lambda a, b: a - b)
+    __rsub__ = _binary(lambda a, b: a - b, swapped=True)
+    __floordiv__ = _binary(truncated)
+    __rfloordiv__ = _binary(truncated, swapped=True)
+    __mod__ = _binary(lambda a, b: a - b * truncated(a, b))
+    __rmod__ = _binary(lambda a, b: a - b * truncated(a, b), swapped=True)
+    __and__ = __rand__ = _binary(lambda a, b: a & b)
+    __or__ = __ror__ = _binary(lambda a, b: a | b)
+    __xor__ = __rxor__ = _binary(lambda a, b: a ^ b)
+    __lshift__ = _binary(lambda a, b: a << b)
+    __rlshift__ = _binary(lambda a, b: a << b, swapped=True)
+    __rshift__ = _binary(lambda a, b: a >> b)
+    __rrshift__ = _binary(lambda a, b: a >> b, swapped=True)
 
     def __neg__(self) -> DeviceInt:
         return DeviceInt(-int(self), self.dtype)
