@@ -84,6 +84,7 @@ TESTED_ELSEWHERE = {
     "harness/frontends/torch_distributed/handles.py": "test_backend, test_exchange",
     "harness/frontends/torch_distributed/issuing.py": "test_backend: what is refused at the call",
     "harness/frontends/torch_distributed/place.py": "test_exchange, test_backend",
+    "harness/frontends/pypto/credits.py": "test_composites: the barriers of every collective",
     "harness/proof.py": "test_minimise: what is proven minimal",
 }
 # Folders whose test files are named after what they show, not after each module.
