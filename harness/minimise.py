@@ -28,7 +28,7 @@ from harness.ambient import now
 from harness.each_place import crash_plans, simpler_crashes
 from harness.errors import RankfaultError
 from harness.finding import Finding, Outcome
-from harness.plan import EVERY, Deviation, Fault, Hold, Plan, Preempt
+from harness.plan import EVERY, Deviation, Fault, Hold, Plan, Preempt, coarser
 from harness.portfolio import data_holds
 from harness.proof import prove
 from harness.record import Run
@@ -213,17 +213,15 @@ def _with_races(search: _Search) -> Outcome:
 
 
 def _whole(search: _Search) -> None:
-    """The same with operations that do not tear, or in fewer pieces."""
+    """The same with fewer delivery switches."""
     for plan in _coarser(search.best.plan):
         if search.accept_program(plan, SEARCH_RUNS_UNSCHEDULED):
             return
 
 
 def _coarser(plan: Plan) -> list[Plan]:
-    """The plan with whole operations, then with larger pieces; nothing where they are whole."""
-    seen = plan.visibility
-    sizes = [size for size in (0, 64, 8, 4) if seen.torn and (size == 0 or size > seen.torn)]
-    return [replace(plan, visibility=replace(seen, torn=size)) for size in sizes]
+    """The plan with fewer delivery switches."""
+    return [replace(plan, visibility=seen) for seen in coarser(plan.visibility)]
 
 
 def _in_world(plan: Plan, ranks: int) -> Plan:

@@ -68,6 +68,8 @@ def command(order: Order, plans: int | None = None, *, seeded: bool = True) -> s
         words += ["--delivery", order.delivery]
     if order.torn is not None:
         words += ["--torn", str(order.torn)]
+    if order.caches:
+        words.append("--caches")
     if order.until.name or order.until.rank is not None:
         rank = "" if order.until.rank is None else f"@rank={order.until.rank}"
         words += ["--until", order.until.name + rank]
