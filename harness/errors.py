@@ -163,8 +163,8 @@ class ProcessStarted(OperationError):
 class PldRuleError(OperationError):
     """What PyPTO's compiler or runtime would refuse, or silently get wrong, in a `pld` program.
 
-    rule: its name, a row of diagnosis/pld_causes.py; the finding is `pld/<rule>`. at: code and instruction
-    of the user's line, for where no code of the user's is running.
+    rule: its name, a row of diagnosis/pld_causes.py; the finding is `pld/<rule>`. at: code and
+    instruction of the user's line, for where no code of the user's is running.
     """
 
     at: tuple[CodeType | None, int] = (None, -1)

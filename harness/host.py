@@ -155,8 +155,8 @@ class World:
     ) -> HostWindow:
         """A symmetric window on every rank: `alloc(nbytes)`, or `alloc(shape, dtype)`.
 
-        init: "zero" or "poison"; by default zeros for int32 and for bytes, else poison. held: instead, what
-        each rank's part holds at first, as an earlier run left it.
+        init: "zero" or "poison"; by default zeros for int32 and for bytes, else poison. held: instead,
+        what each rank's part holds at first, as an earlier run left it.
         """
         label = name or f"window{len(self.recorded.windows)}"
         if not self._faults:
@@ -211,7 +211,7 @@ class World:
             self.recorded.prepared[id(tensor)] = PreparedTensor(name, tensor, copy)
 
     def lend(self, tensor: torch.Tensor, name: str) -> None:
-        """Hand over a dense host tensor as a runtime does that copies it in and out itself: it need not be
+        """Hand over a dense host tensor as a runtime does that copies it in and out: it need not be
         in shared memory, and every rank reaches the tensor's own elements."""
         self.recorded.prepared[id(tensor)] = PreparedTensor(name, tensor, None)
 

@@ -25,7 +25,8 @@ FAKED = 1000  # different texts of a provider
 def struct_values(
     struct: type[msgspec.Struct], *, but: Collection[str] = ()
 ) -> st.SearchStrategy[Any]:
-    """Values of a msgspec Struct within the bounds of its annotations; fields in `but` keep their defaults."""
+    """Values of a msgspec Struct within the bounds of its annotations; fields in `but` keep their
+    defaults."""
     info = types.type_info(struct)
     assert isinstance(info, types.StructType)
     name = struct.__name__

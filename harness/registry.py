@@ -159,7 +159,7 @@ def find_all(name: str, kind: str | None = None, argv: Sequence[str] = ()) -> li
 
 
 def kind_of_file(name: str, kind: str | None = None) -> Kind:
-    """What the user's file `path.py` or `path.py::name` is taken for. Raises UserFileError, UsageError."""
+    """What the user's file `path.py` or `path.py::name` is taken for. Raises UsageError."""
     path = name.partition("::")[0]
     return kind_of(user_text(path)[0].decode("utf-8", "replace"), path, kind)
 

@@ -117,8 +117,8 @@ class Scenario:
     code a greenlet must not switch.
     given: params are the user's (arguments of a script): hunts and the minimiser leave them as they are;
     or the names of those that are.
-    ready: called with the params and the world size before each run, outside of it, for what takes a run of
-    its own.
+    ready: called with the params and the world size before each run, outside of it, for what takes a run
+    of its own.
     usual_ranks: the worlds of a hunt that names none; by default all of `ranks`.
     """
 

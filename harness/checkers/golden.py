@@ -1,8 +1,8 @@
 """What a pld program's own check says of the outputs of one of its host calls.
 
-The main (or test) that made the call compares the outputs with its golden values; outputs as in the default
-run are as right as they were there, others are given to it again. Where it would accept anything, an output
-that differs from the default run's is the finding.
+The main (or test) that made the call compares the outputs with its golden values; outputs as in the
+default run are as right as they were there, others are given to it again. Where it would accept anything,
+an output that differs from the default run's is the finding.
 
 Runs of other scenarios have no such program, and nothing is found in them.
 """
@@ -39,7 +39,8 @@ class Seen(dict[str, list[Any]]):
 
 
 class Golden:
-    """Kinds: check_failed, depends_on_schedule; and integrity's, which says where a wrong value came from."""
+    """Kinds: check_failed, depends_on_schedule; and integrity's, which says where a wrong value came
+    from."""
 
     name = "golden"
 
@@ -54,7 +55,10 @@ class Golden:
         raised: Raised | None = None
         if program is not None:
             last = seen.number == len(program.calls) - 1
-            raised = program.judged(seen.number, seen.outputs) if differs else program.failed if last else None
+            if differs:
+                raised = program.judged(seen.number, seen.outputs)
+            elif last:
+                raised = program.failed
             if differs and raised is None and not program.blind(seen.number):
                 return
         if raised is None and not differs:
@@ -80,6 +84,7 @@ class Golden:
 
 def _alike(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
     return all(
-        torch.equal(a, b) or (a.is_floating_point() and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True))
+        torch.equal(a, b)
+        or (a.is_floating_point() and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True))
         for a, b in zip(left, right, strict=True)
     )

@@ -7,6 +7,7 @@ set_on_shared_cell: a rank's Set replaced what another rank had left there, befo
     the owner had seen it, or could have: its lane had waited for nothing since.
 eq_can_overshoot: after an == wait had seen its value, an add took the cell on that could have come
     before, as its lane had waited for nothing since.
+macro_as_environment: the program sets what only the build of the runtime could set.
 tag_of_zero: a lane is blocked in a >= wait for 1 or more, and all that came to its cell were zeros.
 
 Not modelled: orders that come from polling something else than a cell.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from harness.checkers.failures import first_failure
 from harness.checkers.wording import actor, elements, finding
@@ -31,9 +32,15 @@ Key = tuple[int, int, int]
 
 
 class PldRules:
-    """The checker of pld scenarios. Kinds: a rule that a failure breaks, or those above, each once."""
+    """The checker of pld scenarios. Kinds: a rule that a failure breaks, or those above, each once.
+
+    macros: where the program sets a compile-time macro in the environment, as (`file:line`, macro).
+    """
 
     name = "pld"
+
+    def __init__(self, macros: Sequence[tuple[str, str]] = ()) -> None:
+        self._macros = macros
 
     def check(self, run: Run) -> Iterable[Finding]:
         """The rule that the first failure breaks; of a run without failures, what cells show."""
@@ -43,6 +50,11 @@ class PldRules:
         cells = _Cells(run)
         for found in (cells.overwritten(), cells.overshooting(), cells.zeros()):
             yield from itertools.islice(found, 1)
+        for where, macro in self._macros[:1]:
+            yield finding(
+                self.name, "macro_as_environment", -1,
+                f"{where} sets {macro} in the environment, where nobody reads it",
+            )
 
 
 class _Cells:

@@ -79,7 +79,8 @@ def _sum_up(outcomes: list[Outcome], count: int, verdict: Verdict, file: str, wa
         done = outcomes[0].run
         what = f"{verdict.name}: {done.ranks} ranks, {len(done.raw)} events"
     else:
-        what = f"{verdict.name}: {len(outcomes)} host calls, {failed} with a finding, {count - len(outcomes)} left out"
+        left = count - len(outcomes)
+        what = f"{verdict.name}: {len(outcomes)} host calls, {failed} with a finding, {left} left out"
     return what if failed else f"{what}\nnext: rankfault hunt {file}"
 
 

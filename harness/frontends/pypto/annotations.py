@@ -99,8 +99,9 @@ class Symbol(Extent):
         found = _SYMBOLS.get({}).get(self.name)
         if found is None:
             raise PldRuleError(
-                "unbound_dynamic", f"the dynamic extent {self.name!r} has no value here: no argument of a "
-                "call that is running has it in its shape"
+                "unbound_dynamic",
+                f"the dynamic extent {self.name!r} has no value here: no argument of a running call "
+                "has it in its shape",
             )
         return found
 

@@ -3,9 +3,10 @@
 A program's own main goes on as ordinary Python around its host calls: it makes tensors, calls, and
 compares. Who performs a call is decided by who runs the main:
 
-`Live`         the usual one: a run in the default schedule; its outputs are in the caller's tensors afterwards,
-               and what a checker finds is raised. It keeps a `Snapshot` of each call, which a hunt repeats.
-`Substituted`  no run: the outputs are given. So the program's golden check judges the outputs of any plan.
+`Live`         the usual one: a run in the default schedule; its outputs are in the caller's tensors
+               afterwards, and what a checker finds is raised. It keeps a `Snapshot` of each call,
+               which a hunt repeats.
+`Substituted`  no run: the outputs are given. So the program's golden check judges those of any plan.
 
 A main makes its calls one after the other, each as a run of its own. Not modelled: a host that goes on
 while a submitted call is running (`submit` waits).
@@ -80,8 +81,8 @@ class HostCall:
     def record(self, world: World, rounds: int = 1) -> Recording:
         """Leave the call's dispatches with the world.
 
-        rounds: how often it is made, each time behind the one before on every device, on the same windows,
-        which nobody zeroes; its tensors are those of the last.
+        rounds: how often it is made, each time behind the one before on every device, on the same
+        windows, which nobody zeroes; its tensors are those of the last.
         """
         return record(
             world, [
@@ -248,7 +249,9 @@ def perform(call: HostCall) -> list[list[bytes]]:
     return (_performers[-1] if _performers else Live()).perform(call)
 
 
-def completed(function: Function, args: Sequence[Any], named: dict[str, Any]) -> tuple[list[Any], list[int]]:
+def completed(
+    function: Function, args: Sequence[Any], named: dict[str, Any]
+) -> tuple[list[Any], list[int]]:
     """A host call's arguments by position, Out tensors that were left out allocated, and where those are.
 
     Raises TypeError, or PldRuleError where the extents of one cannot be told.
@@ -263,9 +266,9 @@ def completed(function: Function, args: Sequence[Any], named: dict[str, Any]) ->
         values[index] = value
     symbols: dict[str, int] = {}
     for index in ins:
-        declared = function.annotations[index]
-        if declared is not None and declared.shape is not None and isinstance(values[index], torch.Tensor):
-            symbols |= bindings(declared.shape, tuple(values[index].shape))
+        declared, value = function.annotations[index], values[index]
+        if declared is not None and declared.shape is not None and isinstance(value, torch.Tensor):
+            symbols |= bindings(declared.shape, tuple(value.shape))
     outs = [index for index in range(len(values)) if index not in ins]
     with bound(symbols):
         for index in outs:
@@ -273,7 +276,7 @@ def completed(function: Function, args: Sequence[Any], named: dict[str, Any]) ->
             if declared is None or declared.shape is None or declared.dtype is None:
                 raise broken(
                     "wrong_operand",
-                    f"{function.name}: {function.names[index]} was left out, and its shape is not declared",
+                    f"{function.name}: {function.names[index]} was left out, its shape is not declared",
                 )
             values[index] = torch.zeros(tuple(map(int, declared.shape)), dtype=declared.dtype.torch)
     return values, outs

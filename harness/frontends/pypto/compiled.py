@@ -1,11 +1,11 @@
-"""What `pypto.ir.compile`, `host.compile` and `compiled.prepare` give: callables whose calls are simulated.
+"""What `pypto.ir.compile`, `host.compile` and `compiled.prepare` give: calls that are simulated.
 
 Nothing is compiled. The config decides on which devices a call runs (`device_ids`); the rest of it asks
-for things that the simulation does not have. `output_dir` is a folder whose compiler artefacts are said to
-be there and are not.
+for things that the simulation does not have. `output_dir` is a folder whose compiler artefacts are said
+to be there and are not.
 
-Not modelled: processes that `prepare` forks (a host tensor outside shared memory is refused, as it would be
-invisible to them), asynchronous `submit`.
+Not modelled: processes that `prepare` forks (a host tensor outside shared memory is refused, as it would
+be invisible to them), asynchronous `submit`.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Compiled:
     """A host function, ready to be called."""
 
     def __init__(
-        self, function: Function, owner: Any, config: Any, *, functions: Mapping[str, Function] | None = None,
-        output_dir: Any = None,
+        self, function: Function, owner: Any, config: Any, *,
+        functions: Mapping[str, Function] | None = None, output_dir: Any = None,
     ) -> None:
         self.function = function
         self.owner = owner
@@ -264,7 +264,9 @@ class DistributedWorker:
         sub_worker_overrides: Mapping[str, Callable[..., Any]] | None = None,
         **_options: Any,
     ) -> None:
-        self.programs: list[Compiled] = list(programs) if isinstance(programs, list | tuple) else [programs]
+        self.programs: list[Compiled] = (
+            list(programs) if isinstance(programs, list | tuple) else [programs]
+        )
         self.config = config
         self.closed = False
         self._retains = persistent and not reset_persistent_windows
@@ -280,7 +282,9 @@ class DistributedWorker:
         }
         unknown = sorted(set(self._overrides) - names)
         if unknown:
-            raise ValueError(f"sub_worker_overrides: {', '.join(unknown)} are not sub-workers of the program")
+            raise ValueError(
+                f"sub_worker_overrides: {', '.join(unknown)} are not sub-workers of the program"
+            )
 
     def __enter__(self) -> DistributedWorker:
         return self
@@ -303,8 +307,9 @@ class DistributedWorker:
         for name, value in zip(compiled.function.names, args, strict=False):
             if isinstance(value, torch.Tensor) and not value.is_shared():  # type: ignore[no-untyped-call]
                 raise broken(
-                    "not_shared", f"{compiled.function.name}: {name} is not in shared memory, so the worker's "
-                    f"processes do not see it; call {name}.share_memory_() before prepare()"
+                    "not_shared",
+                    f"{compiled.function.name}: {name} is not in shared memory, so the worker does "
+                    f"not see it; call {name}.share_memory_() before prepare()",
                 )
         key = id(compiled)
         if not self._persistent or key not in self._kept:
@@ -327,7 +332,9 @@ class DistributedWorker:
         self._handles.append(handle)
         return handle
 
-    def alloc_tensor(self, shape: Sequence[int], dtype: torch.dtype, init: torch.Tensor | None = None) -> DeviceTensor:
+    def alloc_tensor(
+        self, shape: Sequence[int], dtype: torch.dtype, init: torch.Tensor | None = None
+    ) -> DeviceTensor:
         """Memory that stays with the worker; zeros, or a copy of `init`."""
         self._check_open("alloc_tensor")
         held = torch.zeros(tuple(shape), dtype=dtype).share_memory_()  # type: ignore[no-untyped-call]

@@ -68,7 +68,7 @@ class Program:
     def __init__(self, made: type) -> None:
         self.name = made.__name__
         self.__doc__ = made.__doc__
-        self.owner = made.__new__(made)
+        self.owner = object.__new__(made)
         self.functions = {
             name: value for name, value in vars(made).items() if isinstance(value, Function)
         }
@@ -77,14 +77,16 @@ class Program:
         return f"pl program {self.name}"
 
     def entry(self) -> Function:
-        """Its host orchestrator; of a program for one chip, its chip orchestration. Raises PldRuleError."""
+        """Its host orchestrator; else, for one chip, its chip orchestration. Raises PldRuleError."""
         for kind in ("host", "chip"):
             found = [one for one in self.functions.values() if one.kind == kind]
             if len(found) == 1:
                 return found[0]
             if found:
                 names = ", ".join(one.name for one in found)
-                raise PldRuleError("several_programs", f"{self.name} has several {kind} functions: {names}")
+                raise PldRuleError(
+                    "several_programs", f"{self.name} has several {kind} functions: {names}"
+                )
         raise PldRuleError("several_programs", f"{self.name} has no host orchestrator")
 
 

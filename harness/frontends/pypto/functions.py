@@ -1,12 +1,14 @@
 """The decorators of `pl`, and how a call goes: by the level of what is called and of who calls.
 
     from ordinary Python    a HOST function is compiled and run (compiled.py)
-    from host code          a chip's function is a dispatch, recorded with `device=`; its result is an alias of
-                            what it writes; a sub-worker is recorded as well; inline functions run at once
-    from a device           chip orchestration, InCore kernels and inline functions run at once, in its task
+    from host code          a chip's function is a dispatch, recorded with `device=`; its result is an
+                            alias of what it writes; a sub-worker is recorded as well; inline functions
+                            run at once
+    from a device           chip orchestration, InCore kernels and inline functions run at once, in
+                            its task
 
-A call checks its arguments against the annotations: a window may be declared in another shape with as many
-elements (it is seen in that shape), dynamic extents are bound, scalars become the device's.
+A call checks its arguments against the annotations: a window may be declared in another shape with as
+many elements (it is seen in that shape), dynamic extents are bound, scalars become the device's.
 
 Not modelled: what decorators ask of the compiler (`auto_scope`, `split`, …).
 """
@@ -84,6 +86,7 @@ class Function:
         return Bound(self, owner)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
+        """Call it; what that means depends on who calls."""
         return call(self, None, args, named)
 
     def compile(self, *args: Any, config: Any = None, **named: Any) -> Any:
@@ -120,11 +123,11 @@ class Function:
 
     def fit(self, args: Sequence[Any], world: int) -> Fitted:
         """What these arguments need. Raises PldRuleError where they are not what is declared."""
-        key = tuple(
+        key = (world, *(
             (value.shape, value.dtype, type(value), type(value) is View and value.buffer is not None)
             if isinstance(value, MEMORY) else None
             for value in args
-        ) + (world,)
+        ))
         found = self._fitted.get(key)
         if found is None:
             found = self._fitted[key] = self._fit(args, world)
@@ -139,7 +142,8 @@ class Function:
             if declared.kind == "scalar":
                 if isinstance(value, MEMORY):
                     raise broken(
-                        "wrong_operand", f"{self.name}: {self.names[index]} is declared a scalar, given {value!r}"
+                        "wrong_operand",
+                        f"{self.name}: {self.names[index]} is declared a scalar, given {value!r}",
                     )
                 fitted.scalars.append((index, declared.dtype))
             elif isinstance(value, MEMORY):
@@ -205,6 +209,7 @@ class Bound:
         self.owner = owner
 
     def __call__(self, *args: Any, **named: Any) -> Any:
+        """Call it; what that means depends on who calls."""
         return call(self.function, self.owner, args, named)
 
 
@@ -272,8 +277,10 @@ def _from_host(
     )
     check_views(
         function.name,
-        [(name, value.buffer, value.dtype.name) for name, value in zip(function.names, values, strict=True)
-         if isinstance(value, WindowView)],
+        [
+            (name, value.buffer, value.dtype.name)
+            for name, value in zip(function.names, values, strict=True) if isinstance(value, WindowView)
+        ],
     )
     number = 0 if device is None else exact(device)
     if device is not None:

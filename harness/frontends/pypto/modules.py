@@ -3,8 +3,8 @@
     with installed():
         exec(program)            # import pypto.language as pl
 
-`pypto`, `pypto.language`, `pypto.language.distributed`, `pypto.runtime`, `pypto.ir` and what is below them stand
-in sys.modules while `installed()` is in force and are gone afterwards.
+`pypto`, `pypto.language`, `pypto.language.distributed`, `pypto.runtime`, `pypto.ir` and what is below
+them stand in sys.modules while `installed()` is in force and are gone afterwards.
 
 A name that is not there is refused at the line that asks for it. A real `pypto` that is installed is left
 alone: ours beside it must be asked for (`--as pld`).
@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from harness.errors import NotSimulated, UsageError
+from harness.frontends.pypto import annotations as types
 from harness.frontends.pypto import (
     collectives,
     compiled,
@@ -32,7 +33,6 @@ from harness.frontends.pypto import (
     ops_names,
     remote,
 )
-from harness.frontends.pypto import annotations as types
 from harness.frontends.pypto.operate import here
 from harness.record import place
 
@@ -100,7 +100,10 @@ def modules() -> dict[str, ModuleType]:
     _filled(pld, collectives.NAMES)
     _filled(pld, {"system.defer_wait": ops_names.DEFER_WAIT})
     found: dict[str, ModuleType] = {"pypto.language": pl, "pypto.language.distributed": pld}
-    config = {"DistributedConfig": compiled.DistributedConfig, "DistributedCompiledProgram": compiled.Compiled}
+    config = {
+        "DistributedConfig": compiled.DistributedConfig,
+        "DistributedCompiledProgram": compiled.Compiled,
+    }
     runtime = {
         "RunConfig": compiled.RunConfig, "DistributedWorker": compiled.DistributedWorker,
         "DeviceTensor": compiled.DeviceTensor, "StackedDeviceTensor": compiled.StackedDeviceTensor, "run": _run,
@@ -155,7 +158,9 @@ def installed(*, asked: bool = False) -> Iterator[None]:
         yield
         return
     if not asked and is_real():
-        raise UsageError("pypto is installed here; say --as pld to run its programs on the simulated fabric")
+        raise UsageError(
+            "pypto is installed here; say --as pld to run its programs on the simulated fabric"
+        )
     real = {
         name: sys.modules.pop(name) for name in list(sys.modules)
         if name == ROOT or name.startswith(ROOT + ".")

@@ -1,11 +1,12 @@
 """One operation of the rank that is running, on behalf of the user's line.
 
-Kernels reach memory through these functions only. Each cuts a view into its stretches of adjacent elements
-and performs one harness operation a stretch, offered to the plan's faults as rank.py's own are, so that
-faults, schedules, races and reports apply as they do to any rank program.
+Kernels reach memory through these functions only. Each cuts a view into its stretches of adjacent
+elements and performs one harness operation a stretch, offered to the plan's faults as rank.py's own are,
+so that faults, schedules, races and reports apply as they do to any rank program.
 
 Peers are numbered within the domain of the window that is reached (`Task.domain_of`); the world's number
-is what the harness sees. Behind a write to peers comes the fence that PyPTO's compiler inserts (`publish`).
+is what the harness sees. Behind a write to peers comes the fence that PyPTO's compiler inserts
+(`publish`).
 """
 
 from __future__ import annotations
@@ -72,12 +73,14 @@ class Task:
         """The same of a buffer."""
         if buffer is None:
             raise PldRuleError(
-                "not_a_window", f"rank {self.device}: {what!r} is no DistributedTensor: peers cannot reach it"
+                "not_a_window",
+                f"rank {self.device}: {what!r} is no DistributedTensor: peers cannot reach it",
             )
         members = buffer.members
         if self.device not in members:
             raise PldRuleError(
-                "not_a_member", f"rank {self.device}: {what!r} belongs to the domain of devices {list(members)}"
+                "not_a_member",
+                f"rank {self.device}: {what!r} belongs to the domain of devices {list(members)}",
             )
         return Domain(members.index(self.device), len(members), members)
 
@@ -131,7 +134,7 @@ def operate(kind: str, **args: Any) -> Any:
 
 
 def publish() -> None:
-    """The fence that the compiler puts behind a write to a peer: when it is over, everybody sees the write.
+    """The fence that the compiler puts behind a write to a peer: after it everybody sees the write.
 
     It is quiet, not fence: whoever is told of the write may read it on any rank, not on the target alone.
     """

@@ -4,10 +4,10 @@
     main.calls          each host call that it makes, with copies of its arguments and its outputs
     main.judged(0, outputs)     what the main makes of other outputs of its first call
 
-The main runs once, each call in the default schedule; after that, plans repeat a call from its copies, and
-the main's own check is asked about outputs that differ (it runs again, and is given them, without any
-device). So a golden check costs nothing until a schedule changes an output. Mains run with the same random
-numbers each time.
+The main runs once, each call in the default schedule; after that, plans repeat a call from its copies,
+and the main's own check is asked about outputs that differ (it runs again, and is given them, without any
+device). So a golden check costs nothing until a schedule changes an output. Mains run with the same
+random numbers each time.
 
 Not modelled: mains whose calls depend on the clock or on files that they change.
 """
@@ -155,7 +155,8 @@ def _load(path: str, text: bytes, name: str, argv: Sequence[str]) -> ModuleType:
     module = ModuleType(name)
     module.__dict__.update(__file__=str(Path(path).resolve()), __builtins__=__builtins__)
     # What reads sources (rewriting.py) must see this text, whatever is in the file.
-    linecache.cache[path] = len(text), None, text.decode("utf-8", "replace").splitlines(True), path
+    lines = text.decode("utf-8", "replace").splitlines(keepends=True)
+    linecache.cache[path] = len(text), None, lines, path
     with as_main(path, argv, module):
         exec(compiled_text(path, text), module.__dict__)
     return module

@@ -1,8 +1,8 @@
 """One host call, recorded whole before any device runs: dispatches, windows, the host's collectives.
 
 Which devices form a window's comm domain follows from all dispatches of the call: those that are given a
-view of the buffer, and the buffers that a host collective names with it share their devices. So the host's
-body runs first; then each device gets one queue, in program order, and nothing orders the devices.
+view of the buffer, and the buffers that a host collective names with it share their devices. So the
+host's body runs first; then each device gets one queue, in program order, and nothing orders the devices.
 """
 
 from __future__ import annotations
@@ -208,10 +208,10 @@ def _overlap(earlier: Step, later: Step) -> bool:
 
 def _span(data: torch.Tensor) -> tuple[int, int]:
     """First element and the one behind the last, in the storage."""
-    first = data.storage_offset()
+    first = int(data.storage_offset())
     if not data.numel():
         return first, first
-    last = sum((n - 1) * s for n, s in zip(data.shape, data.stride(), strict=True))
+    last = sum((n - 1) * int(s) for n, s in zip(data.shape, data.stride(), strict=True))
     return first, first + last + 1
 
 

@@ -1,4 +1,4 @@
-"""What `pld.system`, `pld.tensor` and `pld.tile` are for one rank and its peers; collectives.py has the rest.
+"""What `pld.system`, `pld.tensor` and `pld.tile` are for one rank; collectives.py has the rest.
 
 Windows (host code): world_size, alloc_window_buffer, window. Who and where: get_comm_ctx, rank, nranks.
 Signals: notify, wait. Memory: put, get, remote_store, remote_load. Signatures and checks are PyPTO's
@@ -35,7 +35,7 @@ Mode = TypeVar("Mode", NotifyOp, WaitCmp, AtomicType)
 
 
 def world_size() -> int:
-    """How many devices run the program; for host code only. Raises PldRuleError (world_size_in_kernel)."""
+    """How many devices run the program; host code only. Raises PldRuleError (world_size_in_kernel)."""
     if not on_host() and operate.TASK.get() is not None:
         raise broken("world_size_in_kernel", "world_size() is called in a kernel")
     return recording().size
@@ -179,7 +179,7 @@ def put(
     Raises PldRuleError (not_a_window, wrong_operand, incomplete_region, wrong_shape, wrong_dtype,
     wrong_chunk, pipeline_without_chunks, atomic_dtype, peer_outside_domain).
     """
-    _check_chunks("put", chunk_rows, chunk_cols, pipeline)
+    _check_chunks("put", chunk_rows, chunk_cols, pipeline=pipeline)
     target, source = _window("put", dst), _memory("put", src)
     target, source = _regions("put", target, source, dst_offsets, src_offsets, shape)
     mode = _atomic("put", target, atomic)
@@ -193,7 +193,7 @@ def get(
     *, chunk_rows: int = 0, chunk_cols: int = 0, pipeline: bool = False,
 ) -> None:
     """Read `peer`'s `src`, or a region of it, into one's own `dst`. Raises as `put`."""
-    _check_chunks("get", chunk_rows, chunk_cols, pipeline)
+    _check_chunks("get", chunk_rows, chunk_cols, pipeline=pipeline)
     source, target = _window("get", src), _memory("get", dst)
     target, source = _regions("get", target, source, dst_offsets, src_offsets, shape)
     for at, extents in pieces(target.shape, chunk_rows, chunk_cols):
@@ -280,7 +280,7 @@ def _indexes(extents: Sequence[int]) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def _check_chunks(what: str, rows: Any, cols: Any, pipeline: bool) -> None:
+def _check_chunks(what: str, rows: Any, cols: Any, *, pipeline: bool) -> None:
     for name, value in (("chunk_rows", rows), ("chunk_cols", cols)):
         if type(value) is not int or value < 0:
             raise broken("wrong_chunk", f"{what} with {name}={value!r}; an int is due, 0 for all")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from harness.diagnosis.pld_causes import PLD
 from harness.errors import PldRuleError
@@ -30,7 +30,8 @@ def check_window(
 ) -> None:
     """A view of `shape` elements over a buffer of `has` bytes a rank.
 
-    Raises byte_size when `has` is what a count of ranks or elements would be, else window_larger_than_buffer.
+    Raises byte_size when `has` is what a count of ranks or elements would be, else
+    window_larger_than_buffer.
     """
     elements = math.prod(shape)
     need = elements * itemsize
@@ -49,8 +50,8 @@ def check_extents(
 ) -> None:
     """A tensor given for a parameter whose constant extents are `declared` (others: symbols).
 
-    Raises world_size_not_dynamic where the extent given is the world size and the declared one is another constant,
-    else wrong_shape.
+    Raises world_size_not_dynamic where the extent given is the world size and the declared one is another
+    constant, else wrong_shape.
     """
     if len(declared) != len(given):
         raise broken(
@@ -62,7 +63,9 @@ def check_extents(
             continue
         text = f"dimension {dimension} of {parameter} is declared {constant}, given {extent}"
         if dimension == 0 and extent == world:
-            raise broken("world_size_not_dynamic", f"{text}, which is the world size: declare it pl.dynamic")
+            raise broken(
+                "world_size_not_dynamic", f"{text}, which is the world size: declare it pl.dynamic"
+            )
         raise broken("wrong_shape", text)
 
 
@@ -114,13 +117,3 @@ def macros_in(text: str) -> list[tuple[int, str]]:
         for number, line in enumerate(text.splitlines(), 1)
         if (found := sets.search(line.partition("#")[0])) is not None
     ]
-
-
-def check_environment(environ: Mapping[str, str]) -> None:
-    """Raises macro_as_environment when one of MACROS is set there."""
-    for macro in MACROS:
-        if macro in environ:
-            raise broken(
-                "macro_as_environment",
-                f"{macro}={environ[macro]!r} is set in the environment, where nobody reads it",
-            )

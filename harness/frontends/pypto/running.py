@@ -133,7 +133,7 @@ def _bound(value: Any, memory: dict[Any, Any]) -> Any:
         handle = memory["tensor", id(value.base)]
         return View(
             handle, tuple(data.shape), value.dtype,
-            offset=data.storage_offset() - value.base.storage_offset(), strides=data.stride(),
+            offset=int(data.storage_offset() - value.base.storage_offset()), strides=data.stride(),
             name=value.name,
         )
     if isinstance(value, WindowView):

@@ -2,13 +2,13 @@
 
     ring.py::main               the first host call of the file's main, on the devices that the main names
     ring.py::main#2             its second one
-    ring.py::ring               the host function `ring` with the arguments that the main gives it first: also two
-                                calls in a row, on windows that stay
+    ring.py::ring               the host function `ring` with the arguments that the main gives it first:
+                                also two calls in a row, on windows that stay
     test_x.py::test_y[2-fp32]   the host calls of a test (a file called test_*.py or *_test.py)
 
 A plan's `argv` are the main's arguments. Nothing of the file runs in a plan but its host function and
-kernels: the main (or test) has run once (programs.py), and is asked again when outputs differ. A main that
-a rule of PyPTO's stops between its calls is a scenario as well, which shows just that.
+kernels: the main (or test) has run once (programs.py), and is asked again when outputs differ. A main
+that a rule of PyPTO's stops between its calls is a scenario as well, which shows just that.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from harness.checkers.pld_rules import PldRules
 from harness.errors import PlanError, UnknownName, UsageError, UserFileError, one_line
 from harness.frontends.pypto.calls import HostCall, Snapshot
 from harness.frontends.pypto.programs import MAIN, PROGRAMS_MAX, Program, item_names, program_of
+from harness.frontends.pypto.rules import macros_in
 from harness.host import World
 from harness.plan import RANKS_MAX
 from harness.record import place
@@ -187,9 +188,14 @@ def _scenario(
         name=f"{PurePosixPath(path)}::{wanted}", host=host, params=params_of(argv, rounds=repeats),
         ranks=(size, size) if size is not None else (1, RANKS_MAX),
         usual_ranks=(1, 1) if size is None else None, given=("argv",), ready=ready,
-        checkers=(PldRules(), Golden()), doc=f"{path}, a pld program",
+        checkers=(PldRules(_macros(path, text)), Golden()), doc=f"{path}, a pld program",
         digest=hashlib.sha256(text).hexdigest()[:16],
     )
+
+
+def _macros(path: str, text: bytes) -> list[tuple[str, str]]:
+    """Where the file sets compile-time macros in the environment."""
+    return [(f"{path}:{line}", macro) for line, macro in macros_in(text.decode(errors="replace"))]
 
 
 def observed(call: HostCall, snapshot: Snapshot, program: Program, number: int) -> Seen:

@@ -2,7 +2,7 @@
 
 `View`     memory as a kernel sees it: a region of a window or of a buffer of its rank
 `Tile`     a core's own value, a torch tensor; what of it is valid
-`HostTensor`, `WindowBuffer`, `WindowView`   the same from the host: slices of its tensors, allocations, views
+`HostTensor`, `WindowBuffer`, `WindowView`   the same from the host: slices of its tensors, allocations
 
 Slicing makes other views of the same memory; reading and writing it are operations (operate.py). Extents
 and offsets count elements.
@@ -134,8 +134,8 @@ class View:
             start, length = starts[axis], extents[axis]
             if start < 0 or length < 0 or start + length > self.shape[axis]:
                 raise OutOfBounds(
-                    f"{self!r}: offsets {list(starts)} and shape {list(extents)} leave it on axis {axis}, "
-                    f"which has {self.shape[axis]}"
+                    f"{self!r}: offsets {list(starts)} and shape {list(extents)} leave it on axis "
+                    f"{axis}, which has {self.shape[axis]}"
                 )
             at += start * self.strides[axis]
         return self._other(extents, at, self.strides)
@@ -172,7 +172,9 @@ class View:
         if shape == self.shape:
             return self
         if math.prod(shape) != self.numel:
-            raise WrongShape(f"{self!r} has {self.numel} elements, shape {list(shape)} {math.prod(shape)}")
+            raise WrongShape(
+                f"{self!r} has {self.numel} elements, shape {list(shape)} {math.prod(shape)}"
+            )
         if self.dense:
             return self._other(shape, self.offset, row_major(shape))
         if [n for n in shape if n != 1] == [n for n in self.shape if n != 1]:  # axes of one more or less
@@ -270,7 +272,8 @@ class HostTensor:
 
     def _no_value(self) -> Any:
         raise PldRuleError(
-            "host_reads_tensor", f"host code uses the elements of {self!r}: it runs before any device does"
+            "host_reads_tensor",
+            f"host code uses the elements of {self!r}: it runs before any device does",
         )
 
     def __float__(self) -> float:
@@ -330,5 +333,7 @@ class WindowView:
     def reshaped(self, shape: tuple[int, ...]) -> WindowView:
         """The same memory in another shape. Raises WrongShape."""
         if math.prod(shape) != self.numel:
-            raise WrongShape(f"{self!r} has {self.numel} elements, shape {list(shape)} {math.prod(shape)}")
+            raise WrongShape(
+                f"{self!r} has {self.numel} elements, shape {list(shape)} {math.prod(shape)}"
+            )
         return WindowView(self.buffer, shape, self.dtype)

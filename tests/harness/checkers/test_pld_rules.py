@@ -128,6 +128,14 @@ def test_a_tag_of_zero():
     silent(tag_from_one, ranks=2)
 
 
+def test_a_macro_in_the_environment():
+    run = ran(shared_cell_add)
+    (found,) = PldRules([("ring.py:7", "SIMPLER_DFX")]).check(run)
+    assert found.name == "pld/macro_as_environment"
+    assert found.message.startswith("ring.py:7 sets SIMPLER_DFX")
+    assert list(PldRules().check(run)) == []
+
+
 def test_a_rule_that_a_call_broke_is_the_finding():
     def program(rank, cells):
         if rank.index == 1:
