@@ -168,7 +168,10 @@ def _add_lanes(
             index, program.size, interposer, simulation, windows, len(simulation.lanes), ranks[index]
         )
         queue = rank_queue(rank, program, windows, interposer, began)
-        rank._lane = simulation.add_lane(queue, index, worker)
+        rank._lane = lane = simulation.add_lane(queue, index, worker)
+        if worker and all(getattr(one.program, "rests", False) for one in program.queues[index]):
+            lane.rests, lane.enabled = True, False
+            lane.blocked_on = ("idle", None, -1)
 
 
 def _lanes(program: HostProgram) -> list[tuple[int, int]]:
@@ -298,7 +301,8 @@ def _results(simulation: Simulation, ranks: int) -> list[Any]:
         return [lane.result for lane in simulation.lanes]
     results: list[list[Any]] = [[] for _ in range(ranks if simulation.lanes else 0)]
     for lane in simulation.lanes:
-        results[lane.rank].append(lane.result)
+        if lane.state != "new" and (lane.blocked_on is None or lane.blocked_on[0] != "idle"):
+            results[lane.rank].append(lane.result)
     return [
         None if not lanes or any(result is None for result in lanes)
         else lanes[0] if len(lanes) == 1

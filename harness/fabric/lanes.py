@@ -35,7 +35,7 @@ class Lane:
 
     __slots__ = (
         "blocked_on", "carrier", "dying", "enabled", "failure", "fence_mark", "index", "inject",
-        "outstanding", "parked", "pending", "program", "rank", "reads", "result", "state", "stopped",
+        "outstanding", "parked", "pending", "program", "rank", "reads", "rests", "result", "state", "stopped",
         "stream", "unwinds", "uses", "worker",
     )
 
@@ -63,6 +63,7 @@ class Lane:
         self.failure: Failure | None = None
         self.unwinds = 0
         self.uses: list[TensorUse] | None = None  # plain tensors in flight
+        self.rests = False  # until it is roused; then it begins with an event of its own
 
     @property
     def stuck(self) -> bool:
