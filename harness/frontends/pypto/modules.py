@@ -106,7 +106,8 @@ def modules() -> dict[str, ModuleType]:
     }
     runtime = {
         "RunConfig": compiled.RunConfig, "DistributedWorker": compiled.DistributedWorker,
-        "DeviceTensor": compiled.DeviceTensor, "StackedDeviceTensor": compiled.StackedDeviceTensor, "run": _run,
+        "DeviceTensor": compiled.DeviceTensor, "run": _run,
+        "StackedDeviceTensor": compiled.StackedDeviceTensor,
     }
     for name, content in (
         ("pypto", {"DataType": dtypes.DataType}),
