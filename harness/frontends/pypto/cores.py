@@ -263,7 +263,7 @@ class Cores:
         for cell, value, at in job.conditions:
             rank._code, rank._lasti = at
             (start, _), = cell.runs()
-            args = {
+            args: dict[str, Any] = {
                 "cell": cell.handle, "at": start, "value": value, "cmp": WaitCmp.Ge, "timeout": None
             }
             if rank._faults:
