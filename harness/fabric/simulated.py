@@ -16,8 +16,6 @@ anybody between that may have changed what it reads, steps back until there is s
 others do not count: two polling lanes would wake each other for ever while a third starves.) When
 nobody else can move, the polling lanes go on for 64 rounds; a poll that has not ended by then is a
 livelock, or `PeerLost` if a rank has died.
-
-Not modelled: line-wise and stale visibility (clear errors say so).
 """
 
 from __future__ import annotations
@@ -67,6 +65,7 @@ class Simulation(Choosing):
         self.starved: list[Callable[[], Starved | None]] = []  # asked of a world that has stopped
         self.probed: Lane | None = None
         self._interrupt: BaseException | None = None
+        self._fresh: Lane | None = None  # whom the hub turns to next
         self._hub: Any = threads.hub() if threaded else getcurrent()
         self._modes = modes()  # of the thread, as the run finds them
         self._moded = False  # whether any lane has left them
@@ -90,7 +89,8 @@ class Simulation(Choosing):
 
         Re-raises what a program could not have meant: Ctrl-C, a test's time limit, Hypothesis's stop.
         """
-        self._enabled_lanes = self.lane_count = len(self.lanes)
+        self.lane_count = len(self.lanes)
+        self._enabled_lanes = sum(lane.enabled for lane in self.lanes)
         if self.threaded:
             self._hub.interrupted, self._hub.given_up = self._told_to_stop, carrier.out_of_reach
         with watch(self):
@@ -98,9 +98,10 @@ class Simulation(Choosing):
                 self._start()
                 if self.lanes and not self.stopping:
                     self.current = self.lanes[0]
-                    first = self._next()
-                    if first is not None:
-                        self._enter(first)
+                    self._fresh = self._next()
+                    while self._fresh is not None:
+                        following, self._fresh = self._fresh, None
+                        self._enter(following)
                 if when_blocked is not None and not self.stopping and self.ended != "overrun":
                     self._still_blocked(when_blocked)
             finally:
@@ -124,11 +125,14 @@ class Simulation(Choosing):
             del lane.program
             if lane.state != "new":
                 del lane.carrier
+        self.starved.clear()
         del self.ambient
 
     def _start(self) -> None:
         """Run each lane up to its first operation, in order."""
         for lane in self.lanes:
+            if lane.rests:
+                continue
             lane.carrier = self._borrow()
             lane.carrier.job = self._job(lane)
             self.current = lane
@@ -144,6 +148,19 @@ class Simulation(Choosing):
                 return
         self.gate = False
         self.slow = self._deviating or bool(self._parked)
+
+    def rouse(self, lane: Lane) -> None:
+        """There is work for a lane that rests, or is idle: it may be chosen from now on."""
+        if self.gate:  # of a lane that is probed after the run
+            return
+        if lane.rests:
+            lane.rests = False
+            lane.carrier = self._borrow()
+            lane.carrier.job = self._job(lane)
+            lane.state = "running"
+            self.unblock(lane)
+        elif lane.state == "running" and not lane.stuck:
+            self.unblock(lane)
 
     def _enter(self, lane: Lane) -> None:
         self.current = lane
@@ -271,7 +288,8 @@ class Simulation(Choosing):
         if self.ambient.swapping:
             self.ambient.leave(lane.stream)
         following = self._next()
-        if following is None:
+        if following is None or not following.carrier.greenlet:
+            self._fresh = following
             return self._hub
         self.current = following
         if self.ambient.swapping:
@@ -283,7 +301,7 @@ class Simulation(Choosing):
         self.stopping = self.gate = self.slow = True
         for lane in self.lanes:
             if lane.state == "running":
-                if self.ended == "returned":
+                if self.ended == "returned" and lane.stuck:
                     self.ended = "blocked"
                 if lane.stopped is None:  # now, before `finally` blocks change it
                     lane.stopped = (lane.pending, lane.blocked_on)
@@ -331,7 +349,7 @@ class Simulation(Choosing):
 
     def _passes(self, lane: Lane) -> bool:
         """A probed lane goes through what only its own operations could hold back."""
-        if lane.blocked_on is None or lane.blocked_on[0] not in ("quiet", "get"):
+        if lane.blocked_on is None or lane.blocked_on[0] not in ("quiet", "get", "publish"):
             return False
         self._unblock(lane)
         return True
@@ -355,7 +373,8 @@ class Simulation(Choosing):
         swapping = self.ambient.swapping
         if swapping:
             self.ambient.leave(lane.stream)
-        if following is None:
+        if following is None or not following.carrier.greenlet:
+            self._fresh = following  # a greenlet that a lane started would stand on that lane's depth
             self._hub.switch()
         else:
             self.current = following

@@ -114,7 +114,7 @@ class SimulatedRank(OneSided):
         for lane in self._state.lanes:
             OneSided._died(lane)
             lane._lane.dying = True
-            if lane is not self and lane._lane.state == "running":
+            if lane is not self and lane._lane.stuck:
                 self._sim.inject(lane._lane, RankDied())
 
     def _free(self, window: Window, code: CodeType, lasti: int) -> None:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import PeerLost, PldRuleError
+from harness.errors import PldRuleError
 from harness.frontends.pypto.annotations import bound, symbols_now
 from harness.frontends.pypto.dfx import note
 from harness.frontends.pypto.enums import Level
@@ -109,7 +109,6 @@ class Cores:
         self.size = size
         self.free = size
         self.jobs: list[Job] = []
-        self.closed = False
         self.cells: Window
         self._joined = 0
         self._ready: deque[Job] = deque()
@@ -188,12 +187,6 @@ class Cores:
         self._joined = len(self.jobs)
         self._writers.clear()
 
-    def close(self) -> None:
-        """No more tasks will come: the lanes without one may end."""
-        self.closed = True
-        for lane in self._lanes()[1:]:
-            self._rouse(lane)
-
     # Cores ------------------------------------------------------------------------------------------
 
     def serve(self, task: Task, cells: Window) -> None:
@@ -203,14 +196,12 @@ class Cores:
         token = TASK.set(task)
         try:
             while True:
+                job, block = self._given[rank.lane].popleft()
+                rank._code, rank._lasti = job.at
+                rank._event("task", -1, rank.index, job.number, block, job.name)
+                self._run(task, job, block)
                 while not self._given[rank.lane]:
-                    if self.closed:
-                        return
                     self._rest(rank)
-                self._run(task, *self._given[rank.lane].popleft())
-        except PeerLost:
-            if task.place is not None:
-                raise  # in a task; a lane that rests has lost nothing
         finally:
             TASK.reset(token)
 
@@ -220,13 +211,6 @@ class Cores:
         rank._sim.block(lane, ("idle", None, -1))
         rank._sim.point(lane)
         lane.blocked_on = None
-        rank._code, rank._lasti = None, -1
-        if self._given[rank.lane]:
-            job, block = self._given[rank.lane][0]
-            rank._code, rank._lasti = job.at
-            rank._event("task", -1, rank.index, job.number, block, job.name)
-        else:
-            rank._plain("task")
 
     def _run(self, task: Task, job: Job, block: int) -> None:
         rank = task.rank
@@ -260,6 +244,8 @@ class Cores:
                 follower.missing -= 1
                 if not follower.missing:
                     self._ready.append(follower)
+            job.followers.clear()
+            job.body = _ended  # what it captured may know the job
         if deferred:
             self._hand_out()
         else:
@@ -277,7 +263,7 @@ class Cores:
         for cell, value, at in job.conditions:
             rank._code, rank._lasti = at
             (start, _), = cell.runs()
-            args = {
+            args: dict[str, Any] = {
                 "cell": cell.handle, "at": start, "value": value, "cmp": WaitCmp.Ge, "timeout": None
             }
             if rank._faults:
@@ -317,15 +303,9 @@ class Cores:
         self._given[lane].append((job, block))
         self._starts[lane] += 1
         self._notify(lane, job.at)
-        self._rouse(self._lanes()[lane])
-
-    def _lanes(self) -> list[SimulatedRank]:
-        return current().rank._state.lanes
-
-    def _rouse(self, program: SimulatedRank) -> None:
-        lane = program._lane
-        if lane.blocked_on is not None and lane.blocked_on[0] == "idle":
-            program._sim.unblock(lane)
+        if self._given[lane]:  # it may have found the task by itself meanwhile
+            program = current().rank._state.lanes[lane]
+            program._sim.rouse(program._lane)
 
     def _notify(self, cell: int, at: tuple[CodeType | None, int]) -> None:
         rank = current().rank
@@ -346,6 +326,10 @@ class Cores:
             rank, self.size, tuple((lane, job.name) for lane, job in sorted(self._held.items())),
             tuple((job.name, *job.at) for job in self._ready),
         )
+
+
+def _ended(_block: int) -> None:
+    return None
 
 
 def span(view: View) -> tuple[int, int, int]:

@@ -38,6 +38,7 @@ class Device:
     def __init__(self, recording: Recording, number: int, *, tasks: bool) -> None:
         self.number = number
         self.cores = Cores() if tasks else None
+        self.rests = tasks
         self.__name__ = f"device {number}"
         self.queue = recording.queue(number)
         self._keys: list[tuple[Any, ...]] = []
@@ -72,8 +73,6 @@ class Device:
                     cores.finish()
                 note(rank, "end")
         finally:
-            if cores is not None:
-                cores.close()
             TASK.reset(token)
 
 
