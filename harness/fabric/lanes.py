@@ -35,8 +35,8 @@ class Lane:
 
     __slots__ = (
         "blocked_on", "carrier", "dying", "enabled", "failure", "fence_mark", "index", "inject",
-        "outstanding", "parked", "pending", "program", "rank", "reads", "rests", "result", "state", "stopped",
-        "stream", "unwinds", "uses", "worker",
+        "outstanding", "parked", "pending", "program", "rank", "reads", "rests", "result", "state",
+        "stopped", "stream", "unwinds", "uses", "worker",
     )
 
     def __init__(

@@ -85,6 +85,9 @@ TESTED_ELSEWHERE = {
     "harness/frontends/torch_distributed/issuing.py": "test_backend: what is refused at the call",
     "harness/frontends/torch_distributed/place.py": "test_exchange, test_backend",
     "harness/proof.py": "test_minimise: what is proven minimal",
+    "harness/frontends/pypto/operands.py": "test_ops: what an operation is given",
+    "harness/frontends/pypto/ops_names.py": "test_ops, test_ops_math: every name is one of theirs",
+    "harness/frontends/pypto/regions.py": "test_tasks: what a region is, and where it runs",
 }
 # Folders whose test files are named after what they show, not after each module.
 TESTED_BY_FOLDER = ("checkers", "cli", "diagnosis", "report", "schedule")
