@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from harness.diagnosis.pld_causes import PLD
 from harness.frontends.pypto.scenarios import scenarios_in
 from harness.hunt import Order, hunt
 
@@ -39,6 +41,16 @@ def named(programs):
 
 def test_there_is_a_pitfall_for_each_step_of_the_tutorial():
     assert [program.name[5:7] for program in STEPS] == [f"{number:02}" for number in range(1, 17)]
+
+
+def test_the_page_lists_every_rule_and_every_pitfall_with_its_findings():
+    page = (HERE.parents[1] / "docs" / "pypto.md").read_text()
+    rules = re.findall(r"^\| `(\w+)` \| [^|]+ \|$", page, re.MULTILINE)
+    assert rules == [name.removeprefix("pld/") for name in PLD]
+    rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| (`\w+/.*) \|$", page, re.MULTILINE))
+    assert rows == {
+        program.name: ", ".join(f"`{kind}`" for kind in program.expects) for program in PITFALLS
+    }
 
 
 @pytest.mark.parametrize("program", named(PITFALLS))

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.frontends.pypto.compiled import Compiled
-from harness.frontends.pypto.functions import Function, Program
+from harness.frontends.pypto.decorators import Program
+from harness.frontends.pypto.functions import Function
 
 
 class Orchestration(Compiled):
@@ -66,6 +67,6 @@ class Orchestrations:
     def __call__(self, *_args: Any, **_named: Any) -> Any:
         """Raises TypeError: which one is not said."""
         raise TypeError(
-            f"{self._named} has the orchestrations {', '.join(self._chips)}: select one explicitly, as in "
-            f"compiled[{next(iter(self._chips))!r}](...)"
+            f"{self._named} has the orchestrations {', '.join(self._chips)}: select one explicitly, as "
+            f"in compiled[{next(iter(self._chips))!r}](...)"
         )

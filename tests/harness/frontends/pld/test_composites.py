@@ -1,7 +1,6 @@
 """Every collective in a kernel: right in any order of events, and where it is not.
 
-Annotations of pld functions are evaluated when a function is defined: no `from __future__ import
-annotations`.
+Annotations of pld functions are evaluated where they stand: no `from __future__ import annotations`.
 """
 
 import pytest
@@ -66,7 +65,8 @@ def test_all_reduce_of_kernels(called, ranks, mode, size, dtype):
         if op == pld.ReduceOp.Prod:
             x = (x % 2 + 1).to(x.dtype)
         expected = reduce(x.float()).to(x.dtype).expand_as(x)
-        assert called(allreduce(ranks, size, op, dtype, mode), x, y, ranks=ranks, y=expected).names() == []
+        function = allreduce(ranks, size, op, dtype, mode)
+        assert called(function, x, y, ranks=ranks, y=expected).names() == []
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
@@ -161,7 +161,7 @@ def test_collectives_that_move_rows(called, ranks, collective):
 
 @pytest.mark.parametrize("collective", MOVING)
 def test_two_in_a_row(called, collective):
-    """What lacks a last barrier is overwritten while a slower rank still reads; one of one's own helps."""
+    """What lacks a last barrier is overwritten while a slower rank reads; one of one's own helps."""
     x = values(3, 2, 3, 4)
     expected = moved(collective, x)
     bare = called(rows_program(3, collective, calls=2), x, torch.zeros_like(x), ranks=3, y=expected)

@@ -1,6 +1,6 @@
 """Collectives in host code: one builtin dispatch a device; and the rules of all collectives.
 
-Annotations of pld functions are evaluated when a function is defined: no `from __future__ import annotations`.
+Annotations of pld functions are evaluated where they stand: no `from __future__ import annotations`.
 """
 
 import pytest
@@ -87,7 +87,9 @@ def all_to_all(data, more, buf, n):
     return more
 
 
-REDUCED = {"mesh": (mesh, 0), "synthesized": (synthesized, 1), "cores": (four_cores, 1), "ring": (ring, 1)}
+REDUCED = {
+    "mesh": (mesh, 0), "synthesized": (synthesized, 1), "cores": (four_cores, 1), "ring": (ring, 1),
+}
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
@@ -167,8 +169,10 @@ def test_collectives_of_rows(called, ranks):
     ("wrong_mode", lambda data, more, buf, n: pld.tensor.allreduce(data, signal(buf, n), op=9)),
     ("wrong_dtype", lambda data, more, buf, n: pld.tensor.allreduce(data, more)),
     ("wrong_shape", lambda data, more, buf, n: pld.tensor.reduce_scatter(data, signal(buf, n))),
-    ("peer_outside_domain", lambda data, more, buf, n: pld.tensor.broadcast(data, signal(buf, n), root=n)),
-    ("peer_outside_domain", lambda data, more, buf, n: pld.tensor.broadcast(data, signal(buf, n), root=-1)),
+    ("peer_outside_domain", lambda data, more, buf, n: pld.tensor.broadcast(
+        data, signal(buf, n), root=n)),
+    ("peer_outside_domain", lambda data, more, buf, n: pld.tensor.broadcast(
+        data, signal(buf, n), root=-1)),
     ("not_a_window", lambda data, more, buf, n: pld.tensor.barrier(buf)),
 ])
 def test_a_rule_that_a_call_of_host_code_breaks(called, rule, collective):

@@ -1,6 +1,6 @@
 """Signals and memory between ranks: what they do, and each rule of theirs, broken and kept.
 
-Annotations of pld functions are evaluated when a function is defined: no `from __future__ import annotations`.
+Annotations of pld functions are evaluated where they stand: no `from __future__ import annotations`.
 """
 
 import pytest
@@ -230,7 +230,9 @@ BROKEN = {
     "world_size_in_kernel": (
         lambda c: pld.world_size(), lambda c: pld.nranks(pld.get_comm_ctx(c.data)),
     ),
-    "alloc_outside_host": (lambda c: pld.alloc_window_buffer(64), lambda c: pl.create_tensor([4], pl.FP32)),
+    "alloc_outside_host": (
+        lambda c: pld.alloc_window_buffer(64), lambda c: pl.create_tensor([4], pl.FP32)
+    ),
     "host_only": (lambda c: called_host(c), lambda c: None),
 }
 

@@ -114,7 +114,7 @@ def test_regions_in_regions():
 def blocks(n):
     found = []
     for i in pl.spmd(n):
-        found.append(i + 0)
+        found += [i]
     with pl.spmd(n, deps=[]) as tid:
         found.append("with")
     return found, tid
