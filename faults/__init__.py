@@ -3,6 +3,7 @@
 environment.py  what the world does to a correct program
 ordering.py     synchronisation that comes late or not at all
 signals.py      notifies and waits that are wrong in themselves
+caches.py       what a compiler leaves out where cores have caches
 addressing.py   the right operation on the wrong memory
 host.py         mistakes of the host program
 launch.py       what the launcher of a torch.distributed program gets wrong

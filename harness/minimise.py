@@ -28,7 +28,7 @@ from harness.ambient import now
 from harness.each_place import crash_plans, simpler_crashes
 from harness.errors import RankfaultError
 from harness.finding import Finding, Outcome
-from harness.plan import EVERY, Deviation, Fault, Hold, Plan, Preempt
+from harness.plan import EVERY, Deviation, Fault, Hold, Plan, Preempt, coarser
 from harness.portfolio import data_holds
 from harness.proof import prove
 from harness.record import Run
@@ -213,17 +213,15 @@ def _with_races(search: _Search) -> Outcome:
 
 
 def _whole(search: _Search) -> None:
-    """The same with operations that do not tear, or in fewer pieces."""
+    """The same with fewer delivery switches."""
     for plan in _coarser(search.best.plan):
         if search.accept_program(plan, SEARCH_RUNS_UNSCHEDULED):
             return
 
 
 def _coarser(plan: Plan) -> list[Plan]:
-    """The plan with whole operations, then with larger pieces; nothing where they are whole."""
-    seen = plan.visibility
-    sizes = [size for size in (0, 64, 8, 4) if seen.torn and (size == 0 or size > seen.torn)]
-    return [replace(plan, visibility=replace(seen, torn=size)) for size in sizes]
+    """The plan with fewer delivery switches."""
+    return [replace(plan, visibility=seen) for seen in coarser(plan.visibility)]
 
 
 def _in_world(plan: Plan, ranks: int) -> Plan:
@@ -245,20 +243,21 @@ def _params(search: _Search, *, lengths: bool) -> None:
     while progress:
         progress = False
         plan = search.best.plan
-        for candidate in _smaller(_changeable(plan, search.scenario), lengths=lengths):
-            params = _valid({**msgspec.to_builtins(plan.params), **candidate}, type(plan.params))
-            if params is None or params == plan.params:
-                continue
+        for params in _simpler(plan, search.scenario, lengths=lengths):
             searches = SEARCH_RUNS if plan.schedule else 0
             if search.accept_program(replace(plan, params=params), searches):
                 progress = True
                 break
 
 
-def _changeable(plan: Plan, scenario: Scenario) -> dict[str, Any]:
-    """The params that may be made simpler, as plain data."""
+def _simpler(plan: Plan, scenario: Scenario, *, lengths: bool) -> Iterator[Any]:
+    """Other params, one step simpler, without a change of those that are the user's."""
     data = msgspec.to_builtins(plan.params)
-    return {name: value for name, value in data.items() if name not in scenario.fixed}
+    free = {name: value for name, value in data.items() if name not in scenario.fixed}
+    for smaller in _smaller(free, lengths=lengths):
+        params = _valid({**data, **smaller}, type(plan.params))
+        if params is not None and params != plan.params:
+            yield params
 
 
 def _valid(data: Any, struct: type[Any]) -> Any:
@@ -392,10 +391,8 @@ def _programs(search: _Search) -> list[Plan]:
         fewer = (*best.faults[:index], *best.faults[index + 1 :])
         found.append(replace(best, faults=fewer))
     for lengths in (True, False):
-        for data in _smaller(_changeable(best, search.scenario), lengths=lengths):
-            params = _valid({**msgspec.to_builtins(best.params), **data}, type(best.params))
-            if params is not None and params != best.params:
-                found.append(replace(best, params=params))
+        for params in _simpler(best, search.scenario, lengths=lengths):
+            found.append(replace(best, params=params))
     if best.crash is None:
         return found
     crashed = [one for plan in found for one in crash_plans(plan, search.scenario)]

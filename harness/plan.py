@@ -22,6 +22,7 @@ RANKS_MAX = 64
 EVERY = -1  # a fault's rank or nth: each rank, each operation, as a defect of the code would
 
 TORN: tuple[Literal[0, 4, 8, 64], ...] = (0, 4, 8, 64)
+CACHES = ("lines", "stale", "delayed")  # the switches of Visibility that are about a core's cache
 NonNegative = Annotated[int, msgspec.Meta(ge=0)]
 T = TypeVar("T")
 
@@ -50,14 +51,43 @@ class Visibility(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How one-sided operations become visible.
 
     torn: puts and gets may take effect in pieces, cut at multiples of so many bytes; 0 = whole.
-    `lines` and `stale` have their place in the format; the simulated fabric refuses values other than
-    the defaults until they are built.
+    What a core's cache does (rows N to S of fabric/memory.py) exists on the simulated fabric only.
+    lines: a store of a number, and a notify by Set, writes all of its 64-byte line back. stale: a load
+    may see an old copy of a line. delayed: a store reaches memory later (with `lines` it always does).
     """
 
     delivery: Literal["relaxed", "eager"] = "relaxed"
     torn: Literal[0, 4, 8, 64] = 0
     lines: bool = False
     stale: bool = False
+    delayed: bool = False
+
+    @property
+    def caches(self) -> bool:
+        """Whether cores have caches that a program can tell from memory."""
+        return self.lines or self.stale or self.delayed
+
+
+# From the simplest on: lines, stale, delayed. Lines are delayed whether the switch says so or not.
+_CACHES = (
+    (False, False, False), (False, False, True), (False, True, False), (False, True, True),
+    (True, False, False), (True, True, False),
+)
+
+
+def coarser(seen: Visibility) -> list[Visibility]:
+    """What is simpler than `seen`, the simplest first: less of caches, then whole operations or larger
+    pieces."""
+    without = msgspec.structs.replace(seen, lines=False, stale=False, delayed=False)
+    found: list[Visibility] = []
+    for lines, stale, delayed in _CACHES:
+        one = msgspec.structs.replace(without, lines=lines, stale=stale, delayed=delayed)
+        if one == seen:
+            break
+        if lines <= seen.lines and stale <= seen.stale and delayed <= (seen.delayed or seen.lines):
+            found.append(one)
+    sizes = [size for size in (0, *reversed(TORN)) if seen.torn and (size == 0 or size > seen.torn)]
+    return found + [msgspec.structs.replace(seen, torn=size) for size in dict.fromkeys(sizes)]
 
 
 class Crash(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,6 +121,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
     lowers: ClassVar[bool] = False  # a friendly name for deviations: `lower` writes them down
     starts: ClassVar[bool] = False  # it hits a real process before its program: `deed` says how
     fabrics: ClassVar[tuple[str, ...]] = ("simulated", "processes")  # where it can happen
+    caches: ClassVar[bool] = False  # it hits what only a core with a cache does (Visibility.caches)
     reorders: ClassVar[bool] = False  # lowered after those that only hold single operations
 
     rank: Annotated[int, msgspec.Meta(ge=EVERY, lt=RANKS_MAX)] = 0

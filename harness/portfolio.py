@@ -2,7 +2,8 @@
 
 For each parameter set the portfolio starts with the default run and goes on with everything held to
 its last legal moment, late data, a slow rank, PCT 1 to 3, POS, a random walk, a few sparse deviations,
-operations that tear, and a crash; of a scenario with a recovery some crash states of its disk. A program
+operations that tear, and a crash; of a scenario with a recovery some crash states of its disk; where it
+is for cores with caches, with those first. A program
 with a disk gets a few of the explorers and of the many faults for each parameter set, and for the next
 one those that follow: how a store is configured matters more there than one more schedule. The first
 parameter set is the scenario's defaults in a world of four, what a user would try first. All randomness
@@ -36,7 +37,7 @@ CRASHES = 6  # of one parameter set, twice
 CRASH_BUDGET = 64  # states of a crash point that they are drawn from
 PLACES = 3  # of a fault in one parameter set
 DATA_OPERATIONS = frozenset(
-    ("put", "put_nbi", "remote_store", "put_signal", "get_issue", "get_nbi")
+    ("put", "put_nbi", "remote_store", "put_signal", "store_issue", "get_issue", "get_nbi")
 )
 
 replace = msgspec.structs.replace
@@ -71,6 +72,7 @@ class Order:
     ranks: tuple[int, int] | None = None
     delivery: str = "relaxed"
     torn: int | None = None  # None: whole, and now and then in pieces
+    caches: bool = False  # cores have caches in every plan
     each: bool = False  # each place of the faults in turn, in the first parameter set only
     plans_max: int | None = None
     seconds: float | None = None
@@ -90,9 +92,11 @@ class Attempt:
 
 def attempts(order: Order, before_plan: Callable[[Plan, str], None] | None) -> Iterator[Attempt]:
     """Every plan of a hunt, in order; endless but for `each`."""
+    caches = order.caches or any(fault_type(name).caches for name in order.faults)
     visibility = Visibility(
         delivery="eager" if order.delivery == "eager" else "relaxed",
         torn=next((size for size in TORN if size == order.torn), 0),
+        lines=caches, stale=caches,
     )
     placed = False
     for number, base in enumerate(_parameter_sets(order)):
@@ -186,10 +190,12 @@ def _explorers(plan: Plan, order: Order, number: int, default: Run) -> Iterator[
     source = generator("portfolio", order.root_seed, number)
     points, operations = default.points, default.operations
     held = _held(plan, operations)
+    stamp = (order.root_seed, number)
+    if order.scenario.caches and not plan.visibility.caches:
+        yield from _cached(plan, default, stamp)
     if held:
         yield Attempt("held", replace(plan, schedule=held))
         yield Attempt("late_data", replace(plan, schedule=data_holds(default)))
-    stamp = (order.root_seed, number)
     yield Attempt("pct1", plan, PCT(1, points, *stamp))
     yield Attempt("slow_rank", plan, SlowRank(source.randrange(plan.ranks)))
     yield Attempt("pct2", plan, PCT(2, points, *stamp))
@@ -206,6 +212,17 @@ def _explorers(plan: Plan, order: Order, number: int, default: Run) -> Iterator[
     if order.torn is None and default.operations:
         pieces = replace(plan.visibility, torn=source.choice(TORN[1:]))
         yield Attempt("torn", replace(plan, visibility=pieces), RandomWalk(*stamp, "torn"))
+
+
+def _cached(plan: Plan, default: Run, stamp: tuple[int, int]) -> Iterator[Attempt]:
+    """The same where cores have caches: by default, with everything late, and in turns."""
+    plan = replace(plan, visibility=replace(plan.visibility, lines=True, stale=True))
+    stores = sum(event[1] == "store" for event in default.raw)  # which are operations in flight there
+    yield Attempt("caches", plan)
+    if held := _held(plan, default.operations + stores):
+        yield Attempt("caches", replace(plan, schedule=held))
+    yield Attempt("caches", plan, PCT(2, default.points + stores, *stamp, "caches"))
+    yield Attempt("caches", plan, RandomWalk(*stamp, "caches"))
 
 
 def _crashing(plan: Plan, order: Order, number: int) -> Iterator[Attempt]:

@@ -33,11 +33,12 @@ VALUE_BYTES_MAX = 256
 # Events that are not named after the call that made them.
 CALLED = {
     "window_arrive": "window", "sync_arrive": "sync", "get_issue": "get", "signal": "put_signal",
-    "join_arrive": "join", "expired": "wait",
+    "join_arrive": "join", "expired": "wait", "store_issue": "store",
 }
-DELIVERIES = frozenset(("deliver", "deliver_part", "read", "read_part", "land"))
+DELIVERIES = frozenset(("deliver", "deliver_part", "write_back", "read", "read_part", "land"))
 OF_WORKS = frozenset(("complete", "wait_work", "expired"))  # may name the work they are about
-WRITTEN = frozenset(("deliver", "deliver_part"))  # at the target of a put or notify
+# At the target of a put or notify; a write_back is of what else is in a 64-byte line.
+WRITTEN = frozenset(("deliver", "deliver_part", "write_back"))
 CHANGES = WRITTEN | {"store", "land"}  # everything that changes memory
 FETCHED = frozenset(("read", "read_part"))  # at the target of a get
 
@@ -260,6 +261,7 @@ class Run:
     # ==). sources: by number of a put from a window or buffer, that memory and the byte offset in it.
     awaited: dict[int, tuple[int, bool]] = field(default_factory=dict)
     sources: dict[int, tuple[int, int]] = field(default_factory=dict)
+    fetched: dict[int, int] = field(default_factory=dict)  # by a load that saw an old copy: its fetch
     touched: list[Touched] = field(default_factory=list)  # plain tensors in flight that were touched
     _names: list[WindowRecord] | None = None
     _events: list[Event] | None = None

@@ -148,7 +148,7 @@ def find_all(name: str, kind: str | None = None, argv: Sequence[str] = ()) -> li
     if path.endswith(".py"):
         found = kind_of_file(path, kind)
         if found == "pld":
-            return _pld(path, wanted, argv)
+            return _pld(path, wanted, argv, asked=kind is not None)
         if found == "torch" and wanted in ("", MAIN):
             return [script(path, argv)]
         if argv:
@@ -173,6 +173,8 @@ def _in_folder(folder: str, kind: str | None, argv: Sequence[str]) -> list[Scena
 
     found: list[Scenario] = []
     for file in sorted(Path(folder).rglob("*.py")):
+        if file.name in ("conftest.py", "__init__.py"):
+            continue
         path = str(PurePosixPath(file))
         try:
             if kind_of_file(path, kind) != "pld":
@@ -180,7 +182,7 @@ def _in_folder(folder: str, kind: str | None, argv: Sequence[str]) -> list[Scena
         except UserFileError:
             continue  # of no kind, or no Python
         try:
-            found += _pld(path, "", () if is_test_file(path) else argv)
+            found += _pld(path, "", () if is_test_file(path) else argv, asked=kind is not None)
         except UserFileError as error:
             found.append(cannot_run(path, str(error)))
     if not found:
@@ -204,10 +206,15 @@ def _is_pld(path: str) -> bool:
         return False  # whoever reads it says what is wrong with it
 
 
-def _pld(path: str, wanted: str, argv: Sequence[str]) -> list[Scenario]:
-    """The scenarios of a pld program: the host calls of its main, or the one that is wanted."""
+def _pld(path: str, wanted: str, argv: Sequence[str], *, asked: bool) -> list[Scenario]:
+    """The scenarios of a pld program: the host calls of its main, or the one that is wanted.
+
+    asked: by `--as pld`, without which a real pypto is not put out of sight. Raises UsageError.
+    """
+    from harness.frontends.pypto.modules import check_choice
     from harness.frontends.pypto.scenarios import scenarios_in, scenarios_named
 
+    check_choice(asked=asked)
     text, _ = user_text(path)
     return scenarios_named(path, text, wanted, argv) if wanted else scenarios_in(path, text, argv)
 

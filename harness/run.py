@@ -24,7 +24,7 @@ from harness.fabric.lanes import EVENT_SECONDS
 from harness.fabric.simulated import EVENTS_MAX, Chooser
 from harness.finding import Finding, Outcome
 from harness.host import World
-from harness.plan import Plan
+from harness.plan import CACHES, Plan
 from harness.record import Run, place
 from harness.scenario import Observed, Scenario
 from harness.simulated_disk import SimulatedDisk
@@ -109,8 +109,8 @@ def explore(
 
 
 def check_plan(plan: Plan, scenario: Scenario, fabric: str = "simulated") -> None:
-    """Refuse what the scenario or the fabric cannot run. Raises PlanError, UnknownName, NotHere
-    or NotYet."""
+    """Refuse what the scenario or the fabric cannot run. Raises PlanError, UnknownName or
+    NotHere."""
     low, high = scenario.ranks
     if not low <= plan.ranks <= high:
         raise PlanError(
@@ -125,10 +125,13 @@ def check_plan(plan: Plan, scenario: Scenario, fabric: str = "simulated") -> Non
                 f"plan: $.faults[{index}]: {fault.tag()} hits a real process; it needs fabric "
                 f"{' or '.join(fault.fabrics)}, given {fabric}"
             )
-    seen = plan.visibility
-    for switch, value in (("lines", seen.lines), ("stale", seen.stale)):
-        if value:
-            raise NotYet(f"plan: $.visibility.{switch}: not yet built; leave it at its default")
+    if fabric != "simulated":
+        for switch in CACHES:
+            if getattr(plan.visibility, switch):
+                raise PlanError(
+                    f"plan: $.visibility.{switch}: given true; real processes have the caches of their "
+                    "machine, so on them only false is allowed"
+                )
     if plan.crash is not None and scenario.recovery is None:
         raise PlanError(
             f"plan: $.crash: {scenario.name} has no recovery that could follow a crash; allowed null"
@@ -162,6 +165,7 @@ def execute_plan(
         schedule=plan.schedule,
         eager=plan.visibility.delivery == "eager",
         torn=plan.visibility.torn,
+        caches=plan.visibility if plan.visibility.caches else None,
         watch=watch,
         threads=scenario.threads,
         device_ids=scenario.device_ids(plan.ranks) if scenario.device_ids else None,

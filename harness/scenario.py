@@ -120,6 +120,8 @@ class Scenario:
     ready: called with the params and the world size before each run, outside of it, for what takes a run
     of its own.
     usual_ranks: the worlds of a hunt that names none; by default all of `ranks`.
+    caches: it is a program for cores with caches that are not coherent: hunts try the delivery switches
+    lines and stale (plan.py) now and then.
     """
 
     name: str
@@ -139,6 +141,7 @@ class Scenario:
     threads: bool = False
     given: bool | tuple[str, ...] = False
     ready: Callable[[Any, int], None] | None = None
+    caches: bool = False
     usual_ranks: tuple[int, int] | None = None
     doc: str = ""
     digest: str = ""  # of the user's file it came from
@@ -207,11 +210,12 @@ def _refuse_other_than_functions(program: Callable[..., Any]) -> None:
 def scenario(
     *, reference: Callable[..., Sequence[Any]], ranks: tuple[int, int] = (2, 8),
     bug_faults: Mapping[str, str] | None = None, tolerance: float = 0.0, name: str | None = None,
-    lanes: int = 1,
+    lanes: int = 1, caches: bool = False,
 ) -> Callable[[Callable[..., Any]], Scenario]:
     """A Scenario of a rank program; see the module docstring.
 
-    lanes: workers a rank that run it; with several, a rank's result is the list of theirs.
+    lanes: workers a rank that run it; with several, a rank's result is the list of theirs. caches: as
+    Scenario's.
     """
 
     def make(program: Callable[..., Any]) -> Scenario:
@@ -237,7 +241,7 @@ def scenario(
 
         return Scenario(
             name=name or program.__name__, host=host, reference=by_label, params=params,
-            ranks=ranks, bug_faults=dict(bug_faults or {}), tolerance=tolerance,
+            ranks=ranks, bug_faults=dict(bug_faults or {}), tolerance=tolerance, caches=caches,
             doc=inspect.getdoc(program) or "",
         )
 

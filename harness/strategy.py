@@ -37,6 +37,10 @@ from harness.scenario import Scenario
 
 DEVIATIONS_MAX = 4
 TORN_SIMPLE_FIRST: tuple[Literal[0, 64, 8, 4], ...] = (0, 64, 8, 4)
+CACHES_SIMPLE_FIRST = (
+    Visibility(), Visibility(delayed=True), Visibility(stale=True), Visibility(lines=True),
+    Visibility(lines=True, stale=True),
+)
 COUNTING = 1 << 30  # an `nth` that never comes: such a fault only counts its operations
 T = TypeVar("T")
 
@@ -201,7 +205,8 @@ def plans(
             plan = msgspec.structs.replace(plan, faults=(draw(st.one_of(*fitting)),))
     if schedule:
         torn = draw(st.sampled_from(TORN_SIMPLE_FIRST))
-        plan = msgspec.structs.replace(plan, visibility=Visibility(torn=torn))
+        caches = draw(st.sampled_from(CACHES_SIMPLE_FIRST)) if scenario.caches else Visibility()
+        plan = msgspec.structs.replace(plan, visibility=msgspec.structs.replace(caches, torn=torn))
         default = execute_plan(plan, scenario)
         drawn = draw(schedules(default.operations, default.points, len(default.raw)))
         plan = msgspec.structs.replace(plan, schedule=drawn)

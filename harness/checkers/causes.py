@@ -23,6 +23,10 @@ def cause_of(run: Run, proof: Proof) -> Cause:
     write = proof.write
     if write is None:
         return "never_written", [], []
+    if proof.fetched >= 0:
+        return "old_copy", [_last_wait(run, run.rank_of(proof.read), proof.read_at)], []
+    if write.kind == "write_back":
+        return "shared_line", [], []
     if proof.late:
         return _replaced(run, proof)
     reader, writer = run.rank_of(proof.read), run.rank_of(write)
@@ -32,6 +36,8 @@ def cause_of(run: Run, proof: Proof) -> Cause:
         if reader == writer:
             return "", [], []
         return "not_begun", [_last_wait(run, reader, proof.read_at)], []
+    if run.issue_of(write).kind == "store_issue" and reader != writer:
+        return "unpublished", [_last_wait(run, reader, proof.read_at)], []
     found = _overtaken(run, proof, reader) or _met(run, proof, reader, writer)
     if found is not None:
         return found

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from harness.record import CHANGES, Event, Run, Site
 
 Key = tuple[int, int, int]
+_HOW = {"store": "store", "store_issue": "store"}
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write to a cell. how: add, set, store or put; rank: who issued it."""
+    """One write to a cell. rank: who issued it. how: add, set, store, put, or line: a write to another
+    cell that wrote the 64-byte line of both back."""
 
     index: int
     rank: int
@@ -99,7 +101,9 @@ class Cells:
         elif event.kind in CHANGES and isinstance(event.value, bytes):
             if len(event.value) != event.hi - event.lo:
                 return
-            how = "store" if event.kind == "store" else "put"
+            how = _HOW.get(run.issue_of(event).kind, "put")
+            if event.kind == "write_back":
+                how = "line"
             for cell in self._by_memory.get((event.window, event.peer), ()):
                 offset = cell.key[2] - event.lo
                 if 0 <= offset <= len(event.value) - 4:

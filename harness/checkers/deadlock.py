@@ -206,6 +206,8 @@ class _Diagnosis:
         if kind != "overwritten_signal" or not events:
             return ""
         spoiler = self.run.events[events[-1]]
+        if spoiler.kind == "write_back":
+            return "shared_line"
         if self.run.rank_of(spoiler) == self.blocked[lane].rank:
             return "reset"
         return "data_over_signal" if isinstance(spoiler.value, bytes) else ""

@@ -31,7 +31,7 @@ from harness.record import CHANGES, FETCHED, WRITTEN, Event, Run
 _READS = frozenset(("load", "remote_load"))
 _DONE = {
     "store": "was done", "deliver": "was delivered", "deliver_part": "was delivered in part",
-    "land": "had landed",
+    "land": "had landed", "write_back": "wrote its 64-byte line back",
 }
 
 
@@ -39,7 +39,8 @@ _DONE = {
 class Proof:
     """A read and the write that it should have come after, or (`late`) before.
 
-    unwritten: it read poison. lo: byte offset of the element in question, where it is known.
+    unwritten: it read poison. lo: byte offset of the element in question, where it is known. fetched: the
+    event at which an old copy that it read came into the core's cache, else -1.
     """
 
     read_at: int
@@ -50,6 +51,7 @@ class Proof:
     unwritten: bool = False
     late: bool = False
     lo: int = -1
+    fetched: int = -1
 
     @property
     def in_flight(self) -> bool:
@@ -66,7 +68,8 @@ class Proof:
         """`before rank 0's put #3 at … was delivered`."""
         if self.write is None:
             return "where nobody had written"
-        return f"{'after' if self.late else 'before'} {actor(run, self.write)} " \
+        before = "from a copy older than when" if self.fetched >= 0 else "before"
+        return f"{'after' if self.late else before} {actor(run, self.write)} " \
                f"{_DONE[self.write.kind]}"
 
     def what(self, run: Run) -> str:
@@ -81,11 +84,13 @@ class Proof:
     def lines(self, run: Run) -> list[str]:
         """The two accesses and the missing edge."""
         lines = [self.what(run)]
+        if self.fetched >= 0:
+            lines.append(f"it saw the copy of a line that its core had fetched at event {self.fetched}")
         write = self.write
         if write is None:
             return lines
         who = actor(run, write)
-        order = "before" if self.late else "after"
+        order = "before" if self.late or 0 <= self.write_at < self.read_at else "after"
         if self.issue_at < 0:
             lines.append(f"{who} wrote there at event {self.write_at}, {order} the read")
         else:
@@ -94,7 +99,7 @@ class Proof:
                 f"{who} was issued at event {self.issue_at}, {done} at event {self.write_at}, "
                 f"{order} the read"
             )
-        if self.in_order:
+        if self.in_order or self.fetched >= 0:
             return lines
         if self.late:
             lines.append("missing edge: the read before the write that replaced what was due")
@@ -223,6 +228,7 @@ class Reads:
     ) -> Iterator[tuple[bytes, Proof]]:
         """Other values of the place at `lo`: later ones, or earlier ones that were replaced."""
         size = len(held)
+        read_at, at, fetched = at, self.run.fetched.get(at, at), self.run.fetched.get(at, -1)
         unwritten = is_poison(held) and self.untouched(at, read, lo, size)
         replaced: tuple[int, Event] | None = None
         writes = list(self.touching(read, lo, lo + size))
@@ -234,10 +240,10 @@ class Reads:
                 replaced = (index, write)
             elif not late:
                 issue = self.issued.get(write.number, -1)
-                yield value, Proof(at, read, index, write, issue, unwritten)
+                yield value, Proof(read_at, read, index, write, issue, unwritten, fetched=fetched)
             elif replaced is not None:
                 issue = self.issued.get(replaced[1].number, -1)
-                yield value, Proof(at, read, *replaced, issue, late=True)
+                yield value, Proof(read_at, read, *replaced, issue, late=True)
 
     def _copied(self, wrong: Wrong, *, late: bool) -> Proof | None:
         fetched = set()  # places where the right value was read in its turn, so not to blame

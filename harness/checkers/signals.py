@@ -16,6 +16,7 @@ from harness.checkers.wording import actor, elements
 from harness.record import Blocked, Run
 
 _UNREAD_MAX = 2
+_VERBS = {"set": "Set", "line": "wrote its 64-byte line back, and here"}
 Direct = tuple[str, str, int, tuple[int, ...]]  # kind, why, rank to look at, events
 
 
@@ -147,7 +148,7 @@ class Signals:
                 continue
             if before.rank == write.rank and not spoilt:
                 continue
-            verb = "Set" if write.how == "set" else write.how
+            verb = _VERBS.get(write.how, write.how)
             why = (
                 f"{actor(self.run, write.event)} ({verb} {write.after}, event {write.index}) "
                 f"overwrote the {before.after} that {actor(self.run, before.event)} had left there "

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 
 from harness.checkers.failures import stuck_at
-from harness.checkers.wording import blocked_site, finding, site_of
+from harness.checkers.wording import blocked_site, finding
 from harness.finding import Finding
-from harness.record import Run, Starved, place
+from harness.record import Run, Starved, place, site_of
 
 
 def holders(run: Run) -> list[int]:

@@ -11,6 +11,7 @@ import typer
 from harness.cli.options import (
     Budget,
     Bug,
+    Caches,
     Delivery,
     Each,
     Faults,
@@ -87,6 +88,7 @@ def hunt(
     root_seed: RootSeed = None,
     delivery: Delivery = "relaxed",
     torn: Torn = None,
+    caches: Caches = False,
     until: Until = None,
     fabric: HuntFabric = "simulated",
     json: Json = False,
@@ -122,6 +124,7 @@ def hunt(
             root_seed=root_seed,
             delivery=delivery,
             torn=torn,
+            caches=caches,
             until=until,
             json=json,
             out=out,

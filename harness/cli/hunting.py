@@ -50,6 +50,7 @@ class Wanted:
     root_seed: int | None = None
     delivery: str = "relaxed"
     torn: int | None = None
+    caches: bool = False
     until: str | None = None
     json: bool = False
     out: Path = Path("rankfault-findings")
@@ -163,6 +164,7 @@ def orders_of(wanted: Wanted, root_seed: int) -> list[Order]:
                 ranks=ranks,
                 delivery=wanted.delivery,
                 torn=wanted.torn,
+                caches=wanted.caches,
                 plans_max=wanted.plans,
                 until=until,
             )

@@ -55,6 +55,14 @@ Torn = Annotated[
         help="Puts and gets take effect in pieces of so many bytes; by default tried now and then.",
     ),
 ]
+Caches = Annotated[
+    bool,
+    typer.Option(
+        "--caches",
+        help="Cores write back whole 64-byte lines late and read old copies; else tried now and then, "
+        "where the scenario says so.",
+    ),
+]
 Until = Annotated[
     str | None,
     typer.Option(

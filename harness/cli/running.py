@@ -29,7 +29,7 @@ def run_file(
     if registry.kind_of_file(file, kind) == "pld":
         from harness.cli.running_pld import run_pld  # pytest's parts are slow
 
-        return run_pld(file, args, ranks=ranks, json=json)
+        return run_pld(file, args, ranks=ranks, kind=kind, json=json)
     found = registry.find_all(file, kind, args)
     if len(found) > 1:
         names = ", ".join(one.name for one in found)

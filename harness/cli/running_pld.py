@@ -11,6 +11,7 @@ from harness.cli.output import Output, width
 from harness.corpus import token_of
 from harness.errors import UsageError
 from harness.finding import Outcome, Verdict
+from harness.frontends.pypto.modules import check_choice
 from harness.frontends.pypto.programs import MAIN, program_of
 from harness.frontends.pypto.scenarios import is_test_file
 from harness.plan import Plan
@@ -22,8 +23,11 @@ EXIT = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.UNKNOWN: 4}
 REPORTS_MAX = 3
 
 
-def run_pld(file: str, args: tuple[str, ...], *, ranks: int | None, json: bool) -> int:
+def run_pld(
+    file: str, args: tuple[str, ...], *, ranks: int | None, kind: str | None, json: bool
+) -> int:
     """The whole command; returns its exit code. Raises UsageError."""
+    check_choice(asked=kind is not None)
     output = Output(json=json)
     path, _, wanted = file.partition("::")
     printed = ""
@@ -37,7 +41,7 @@ def run_pld(file: str, args: tuple[str, ...], *, ranks: int | None, json: bool) 
             output.say("PASS: no host call")
             output.give({"exit_code": 0, "verdict": "PASS", "calls": [], "printed": printed})
             return 0
-    scenarios = registry.find_all(file, "pld", args)
+    scenarios = registry.find_all(file, kind, args)
     _check_ranks(scenarios, ranks)
     outcomes: list[Outcome] = []
     for scenario in scenarios:

@@ -222,6 +222,18 @@ BECAUSE: dict[str, tuple[str, str]] = {
         "data was written over a cell that held a signal",
         "keep cells where no data lies, whatever the sizes of the messages",
     ),
+    "shared_line": (
+        "two writers share a 64-byte line: a core writes all of it back, as it was when it fetched it",
+        "give every writer lines of its own (its cells 16 int32 apart), or AtomicAdd, which memory does",
+    ),
+    "old_copy": (
+        "the core read its old copy of the line: nothing invalidated it since the write",
+        "wait for the writer's notify, or invalidate the cache, between the write and the read",
+    ),
+    "unpublished": (
+        "the store was still in the writer's cache when the reader went on",
+        "publish the store (notify, fence or quiet) before the reader is told, and wait for that notify",
+    ),
     "met_in_flight": (
         "the ranks met while the write was in flight: sync completes no one-sided operation",
         "quiet before the sync, or barrier, which is the two of them",

@@ -79,7 +79,7 @@ class Conductor(Intake):
             op.data = b""  # it has been read, and will land
         if kind in ("deliver", "land"):
             del teller.ops[own]
-            self._close(op)
+            self.close(op)
         if region.waiters and kind not in ("read", "read_part"):
             self.wake(region)
 

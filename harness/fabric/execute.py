@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 
 from harness.errors import RankDied
 from harness.fabric.afterwards import afterwards
+from harness.fabric.cached_rank import CachedRank
 from harness.fabric.carrier import exclusive, start_watchdog
 from harness.fabric.frames import user_frame
 from harness.fabric.lanes import EVENT_SECONDS
@@ -22,7 +24,7 @@ from harness.fabric.tensors import Watching
 from harness.fabric.windows import SharedWindows
 from harness.host import HostProgram, HostWindow, World
 from harness.interpose import Interposer, Operation
-from harness.plan import Fault, Hold, Preempt
+from harness.plan import Fault, Hold, Preempt, Visibility
 from harness.record import Blocked, Failure, Run, Starved, WindowRecord
 
 
@@ -30,7 +32,7 @@ from harness.record import Blocked, Failure, Run, Starved, WindowRecord
 class Job:
     """What a fabric is asked to run. host: called with the world; returns what to observe.
 
-    event_seconds: how far the virtual clock goes on with each event.
+    event_seconds: how far the virtual clock goes on with each event. caches: what cores' caches do.
     watch: look at every torch operation for uses of tensors that are in flight. threads: each lane runs
     on an OS thread of its own (fabric/threads.py).
     """
@@ -41,6 +43,7 @@ class Job:
     schedule: Sequence[Hold | Preempt] = ()
     eager: bool = False
     torn: int = 0
+    caches: Visibility | None = None
     watch: bool = False
     threads: bool = False
     device_ids: Sequence[int] | None = None
@@ -116,11 +119,8 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
             simulation.failures.append(Failure(-1, -1, 0, error, text, code, lasti, "host"))
         if program is not None:
             _add_memory(program, windows)
-            _add_lanes(program, simulation, ranks, windows, interposer, dispatched)
-            if job.watch:
-                with Watching(simulation):
-                    simulation.run(when_blocked)
-            else:
+            _add_lanes(program, simulation, ranks, windows, interposer, dispatched, job.caches)
+            with Watching(simulation) if job.watch else nullcontext():
                 simulation.run(when_blocked)
             if simulation.uses:
                 for lane in simulation.lanes:
@@ -158,13 +158,16 @@ def _add_memory(program: HostProgram, windows: SharedWindows) -> None:
 
 def _add_lanes(
     program: HostProgram, simulation: Simulation, ranks: list[RankState], windows: SharedWindows,
-    interposer: Interposer | None, dispatched: list[list[int]],
+    interposer: Interposer | None, dispatched: list[list[int]], caches: Visibility | None,
 ) -> None:
     """The world's lanes, in order."""
+    kind: Callable[..., SimulatedRank] = SimulatedRank
+    if caches is not None:
+        kind = functools.partial(CachedRank, caches)
     for index, worker in _lanes(program):
         began: list[int] = []
         dispatched.append(began)
-        rank = SimulatedRank(
+        rank = kind(
             index, program.size, interposer, simulation, windows, len(simulation.lanes), ranks[index]
         )
         queue = rank_queue(rank, program, windows, interposer, began)
@@ -323,6 +326,7 @@ def finished(
         raw=simulation.events,
         awaited=simulation.awaited,
         sources=simulation.sources,
+        fetched=simulation.fetched,
         memory=functools.partial(memory_records, windows, job.ranks),
         guards_intact=windows.intact(),
         results=_results(simulation, job.ranks),

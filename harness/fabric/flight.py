@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from harness.fabric.caches import write_back
 from harness.fabric.lanes import Lane, Waiting
 from harness.fabric.memory import Region
 from harness.fabric.tensors import TensorUse, overlap
@@ -41,6 +42,8 @@ class InFlight:
     after: InFlight | None = None
     waiter: Lane | None = None
     special = False  # put: its data is known only at delivery, or it is delivered in pieces
+    outer = -1  # line: where its data begins, at or before `start`
+    grain = 4  # line: bytes of an element
     use: TensorUse | None = None  # the plain tensor that it reads or fills
     cuts: tuple[int, ...] = ()  # torn: where its pieces end, relative to `start`; the last is nbytes
     pieces = b""  # torn get: what it has read so far
@@ -54,7 +57,7 @@ class InFlight:
         start: int, nbytes: int, data: Any, mark: int, code: CodeType | None, lasti: int,
     ) -> None:
         self.number = number
-        self.kind = kind  # "put", "add" (to a cell), "set" (a cell), "get", "work"
+        self.kind = kind  # "put", "add" (to a cell), "set" (a cell), "line" (of a cache), "get", "work"
         self.lane = lane
         self.peer = peer
         self.window = window
@@ -82,6 +85,7 @@ class Deliveries(Waiting):
         self.touched: list[Touched] = []
         self.issued = 0
         self.applied = 0  # deviations that took effect
+        self.fetched: dict[int, int] = {}  # by the event of a load that saw an old copy: its fetch
         self.sources: dict[int, tuple[int, int]] = {}  # by operation: window, byte offset
         self._holds: dict[int, int] = {}
         for deviation in schedule:  # of two for the same operation the first counts
@@ -194,8 +198,11 @@ class Deliveries(Waiting):
                 return
             value = op.value
             region.view[start : start + nbytes] = op.data
-        elif kind == "work":
-            self._perform(op)
+        elif kind != "add" and kind != "set":
+            if kind == "line":
+                write_back(self, op)
+            else:
+                self._perform(op)
             return
         else:
             value = op.data
@@ -210,7 +217,7 @@ class Deliveries(Waiting):
             (self.lane_count + op.number, "deliver", op.window, op.peer, lo, lo + nbytes, value,
              op.number, op.code, op.lasti)
         )
-        self._close(op)
+        self.close(op)
         if region.waiters:
             self.wake(region)
 
@@ -237,7 +244,7 @@ class Deliveries(Waiting):
         if last:
             if op.use is not None:
                 op.use.passed()
-            self._close(op)
+            self.close(op)
         if region.waiters:
             self.wake(region)
 
@@ -279,7 +286,7 @@ class Deliveries(Waiting):
         )
         if op.use is not None:
             op.use.passed()
-        self._close(op)
+        self.close(op)
         if region.waiters:
             self.wake(region)
 
@@ -299,7 +306,7 @@ class Deliveries(Waiting):
              lo + first, lo + end, digest(piece), op.number, op.code, op.lasti)
         )
 
-    def _close(self, op: InFlight) -> None:
+    def close(self, op: InFlight) -> None:
         """Take a delivered operation out, and open what it stood in front of."""
         op.done = True
         lane = op.lane

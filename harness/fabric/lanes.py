@@ -20,7 +20,7 @@ POLL_VALUES_MAX = 16
 # Events that change nothing another lane could read.
 QUIET_EVENTS = frozenset((
     "load", "remote_load", "get_issue", "get_nbi", "get", "read", "read_part", "land", "fence",
-    "quiet", "sleep", "expired", "is_completed", "store_check",
+    "quiet", "publish", "sleep", "expired", "is_completed", "store_check",
     "store_count", "store_num_keys", "store_queue_len",
 ))
 EVENT_SECONDS = 1e-6
@@ -35,8 +35,8 @@ class Lane:
 
     __slots__ = (
         "blocked_on", "carrier", "dying", "enabled", "failure", "fence_mark", "index", "inject",
-        "outstanding", "parked", "pending", "program", "rank", "reads", "rests", "result", "state", "stopped",
-        "stream", "unwinds", "uses", "worker",
+        "outstanding", "parked", "pending", "program", "rank", "reads", "rests", "result", "state",
+        "stopped", "stream", "unwinds", "uses", "worker",
     )
 
     def __init__(

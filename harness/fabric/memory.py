@@ -25,10 +25,28 @@ test_delivery.py has one test for each row):
     M torn at 4, 8 or 64 bytes                                      puts and the reads of gets take
                                                                     effect piece by piece, each an
                                                                     event; others may come between
+    N delayed: a store to a window                                  this lane sees it at once; memory has
+                                                                    it by an event of its own (a put to
+                                                                    oneself), in any order with others
+    O ... two of a lane to the same bytes (row Q: lines)            in order
+    P publish, before notify, put_signal, wait, fence, sync,        memory has every store of this lane
+      window, a put from a window, remote_load or get of oneself    (quiet waits for them anyway)
+    Q lines: a store of a number to a window (late, as in N), and   write the whole of their 64-byte line
+      a notify or signal by Set                                     as this lane saw it at the issue: what
+                                                                    came there since is lost; a store of
+                                                                    a tensor (late too), AtomicAdd, put
+                                                                    and remote_store write their bytes
+    R stale: a load of a window                                     sees the copy of its line that this
+                                                                    lane's load before fetched, with its
+                                                                    own stores; remote_load, get, put,
+                                                                    wait look at memory
+    S invalidate, after wait, quiet, sync, window, get              drops this lane's copies
 
 The sources are the OpenSHMEM 1.5 specification (fence, quiet, put-with-signal) and the NVSHMEM
-documentation; for row M: a put has no atomicity wider than an element of its network. Not modelled
-here: lines, stale lines (later switches), third parties that see a delivery later than its target.
+documentation; for row M: a put has no atomicity wider than an element of its network; for rows N to S,
+which are off by default (fabric/caches.py): AICore's caches, which are not coherent with memory and write
+64-byte lines, and where PyPTO's compiler publishes and invalidates. Not modelled here: third parties that
+see a delivery later than its target.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class OneSided(EntryChecks):
     def _put_signal(
         self, dst: Window, peer: int, src: Source, at: int, cell: Window, cell_at: int,
         amount: int, op: NotifyOp,
-    ) -> None:
+    ) -> InFlight:
         peer = self._peer("put_signal", peer)
         cell_at = self._offset("put_signal", cell_at, cell)
         self._mode("put_signal", "op", op, NotifyOp)
@@ -150,6 +150,7 @@ class OneSided(EntryChecks):
              signal.start - cell.mine.base + 4, amount, signal.number, self._code, self._lasti)
         )
         sim.issue(signal, ordered=True)
+        return signal
 
     def _cell_op(self, cell: Window, peer: int, at: int, value: int, op: NotifyOp) -> InFlight:
         kind = "set" if op == NotifyOp.Set else "add"
@@ -158,7 +159,7 @@ class OneSided(EntryChecks):
             cell.start + 4 * at, 4, value, self._lane.fence_mark, self._code, self._lasti,
         )
 
-    def _notify(self, cell: Window, peer: int, at: int, value: int, op: NotifyOp) -> None:
+    def _notify(self, cell: Window, peer: int, at: int, value: int, op: NotifyOp) -> InFlight:
         if type(peer) is not int or type(at) is not int:
             peer, at = self._peer("notify", peer), self._offset("notify", at, cell)
         if (
@@ -188,6 +189,7 @@ class OneSided(EntryChecks):
              value if adds else ("set", value), number, self._code, self._lasti)
         )
         sim.issue(signal, ordered=True)
+        return signal
 
     def _read(self, operation: str, dst: Handle, peer: int, src: Window, at: int) -> InFlight:
         peer, at = self._peer(operation, peer), self._offset(operation, at, src)

@@ -16,8 +16,6 @@ anybody between that may have changed what it reads, steps back until there is s
 others do not count: two polling lanes would wake each other for ever while a third starves.) When
 nobody else can move, the polling lanes go on for 64 rounds; a poll that has not ended by then is a
 livelock, or `PeerLost` if a rank has died.
-
-Not modelled: line-wise and stale visibility (clear errors say so).
 """
 
 from __future__ import annotations
@@ -351,7 +349,7 @@ class Simulation(Choosing):
 
     def _passes(self, lane: Lane) -> bool:
         """A probed lane goes through what only its own operations could hold back."""
-        if lane.blocked_on is None or lane.blocked_on[0] not in ("quiet", "get"):
+        if lane.blocked_on is None or lane.blocked_on[0] not in ("quiet", "get", "publish"):
             return False
         self._unblock(lane)
         return True

@@ -108,8 +108,14 @@ class Conflicts:
         lane = access.lane if access.op < 0 else -1
         number = access.op
         lanes, done = clock
+        stores = self.steps.stores
 
         def covered(other: Access) -> bool:
+            if stores and other.lane == access.lane and (
+                (other.op in stores and (access.op < 0 or number in stores))
+                or (number in stores and other.op < 0)
+            ):
+                return True  # a lane sees its own stores in order, whenever memory has them
             if other.op < 0:
                 return other.lane == lane or lanes[other.lane] >= other.at
             return other.op == number or done.has(other.op)

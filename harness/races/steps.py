@@ -26,7 +26,8 @@ from harness.races.known import span_of
 from harness.record import RawEvent, Run
 
 CELL_BYTES = 4
-PUTS = frozenset(("put", "put_nbi", "remote_store", "put_signal"))
+# A store that reaches memory later is delivered as a put to its own lane's rank is.
+PUTS = frozenset(("put", "put_nbi", "remote_store", "put_signal", "store_issue"))
 READS = frozenset(("load", "remote_load"))
 GETS = frozenset(("get_issue", "get_nbi"))
 ARRIVALS = frozenset(("sync_arrive", "window_arrive", "join_arrive"))
@@ -74,6 +75,8 @@ class Steps:
         self.writes: dict[int, Write] = {}  # to cells, by operation
         count = len(run.lanes)
         self._own: list[list[int]] = [[] for _ in range(count)]  # issued since the last quiet
+        self._stored: list[list[int]] = [[] for _ in range(count)]  # stores since the last publish
+        self.stores: set[int] = set()  # stores that reach memory later
         self._fences = [0] * count
         self._met: dict[object, int] = defaultdict(int)  # rendezvous so far, by rank and group
         self._meeting: list[object] = [None] * count  # by lane: the one it arrived at last
@@ -174,6 +177,9 @@ class Steps:
             self._fences[lane] += 1
         elif kind in ("quiet", "get"):
             self._completed(index, lane, kind)
+        elif kind == "publish":
+            self.steps.append(Step("done", index, lane, span_of(self._stored[lane])))
+            self._stored[lane].clear()
         elif kind in ARRIVALS or kind in MEETINGS:
             self._meet(index, event)
 
@@ -186,6 +192,9 @@ class Steps:
         if kind in PUTS:
             if kind == "put_nbi":
                 self.late.add(number)
+            elif kind == "store_issue":
+                self.stores.add(number)
+                self._stored[lane].append(number)
             for at, cell in self._within(event):
                 write = Write(lane, index, number, _int_at(event, at),
                               adds=adds and isinstance(value, tuple))
@@ -242,6 +251,7 @@ class Steps:
         if kind == "quiet":
             done, polled = span_of(self._own[lane]), list(getting.values())
             self._own[lane].clear()
+            self._stored[lane].clear()
             getting.clear()
         else:
             number = max(getting)

@@ -6,15 +6,18 @@ from harness.checkers.wording import decoded, elements, shown
 from harness.fabric.memory import POISON, filled
 from harness.record import CALLED, DELIVERIES, FETCHED, OF_WORKS, Event, Run, place
 
-_WRITES = frozenset(("store", "remote_store", "put", "put_nbi", "put_signal"))
+_WRITES = frozenset(("store", "store_issue", "remote_store", "put", "put_nbi", "put_signal"))
 
-_LANDS = {"read": "reads ", "read_part": "reads part ", "land": "lands ", "deliver_part": "part "}
+_LANDS = {
+    "read": "reads ", "read_part": "reads part ", "land": "lands ", "deliver_part": "part ",
+    "write_back": "line ",
+}
 _OF_WORKS = {
     "complete": "{} completes", "wait_work": "wait for {}", "expired": "stop waiting for {}",
 }
 _VERBS = {
     "deliver": "is delivered to", "deliver_part": "is delivered in part to", "read": "reads from",
-    "read_part": "reads in part from", "land": "lands at",
+    "read_part": "reads in part from", "land": "lands at", "write_back": "writes its line back to",
 }
 
 
@@ -60,7 +63,7 @@ def wordings(run: Run, event: Event) -> list[str]:
         return [verb.format(what), verb.format(f"#{event.number}")]
     if event.kind == "fault":
         return ["a fault fires here", "fault fires", "fault"]
-    if event.kind in ("crash", "raise", "peer_lost", "sleep", "fence", "quiet"):
+    if event.kind in ("crash", "raise", "peer_lost", "sleep", "fence", "quiet", "publish"):
         word = {"crash": "dies", "raise": "raises", "peer_lost": "gets PeerLost"}
         return [word.get(event.kind, event.kind)]
     if isinstance(event.value, str):  # an operation of a disk, a call of a system

@@ -68,6 +68,8 @@ def command(order: Order, plans: int | None = None, *, seeded: bool = True) -> s
         words += ["--delivery", order.delivery]
     if order.torn is not None:
         words += ["--torn", str(order.torn)]
+    if order.caches:
+        words.append("--caches")
     if order.until.name or order.until.rank is not None:
         rank = "" if order.until.rank is None else f"@rank={order.until.rank}"
         words += ["--until", order.until.name + rank]
@@ -149,7 +151,9 @@ def _many(count: int, word: str) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+    if len(text) <= width:
+        return text
+    return "…" + text[1 - width :] if "::" in text else text[: width - 1] + "…"  # a path tells least
 
 
 def next_command(hunts: Sequence[Hunt], seed: str | None) -> str:

@@ -21,7 +21,7 @@ from harness.run import execute_plan
 from harness.scenario import Scenario
 
 # Events that no choice of the engine went before: a lane goes on to them from its last one.
-UNCHOSEN = frozenset(("raise", "crash", "fault", "signal"))
+UNCHOSEN = frozenset(("raise", "crash", "fault", "signal", "write_back"))
 UNORDERED = frozenset(("get_issue", "get_nbi"))
 
 
@@ -75,7 +75,7 @@ def holds_of(run: Run) -> list[Hold]:
         choices += kind not in UNCHOSEN
         if kind == "fence":
             fences[owner] = issued
-        if number < 0:
+        if number < 0 or kind == "write_back":
             continue
         if owner < len(run.lanes):
             # A get is ordered by nothing: its target is like no other.

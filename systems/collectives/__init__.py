@@ -6,7 +6,7 @@ allgather, reduce_scatter, alltoall with alltoallv, together.
 
 Beside the ladder stand small protocols that are the right forms of what went wrong in the field:
 credit_barrier, dissemination, pipeline, groups, scratch, stages, domain, admission, shards, far_offsets,
-channels.
+channels, cache_lines.
 
 A rung is a rank program made of small named functions (a mutant replaces exactly one of them), a
 host program and a plain-torch reference. Every rung is correct under relaxed delivery for one

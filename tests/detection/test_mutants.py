@@ -7,7 +7,7 @@ from statistics import median
 import pytest
 import torch
 
-from harness import Hold, Plan, Preempt, registry, run
+from harness import Hold, Plan, Preempt, Visibility, registry, run
 from harness.finding import Outcome, Verdict
 from harness.hunt import Order, hunt
 from harness.scenario import Mutant, Scenario
@@ -101,6 +101,7 @@ FAMILIES = {
     ),
     "bound check on the wrong side": ("channels.limit_multiplied",),
     "strided input treated as dense": ("shards.strided_read_as_dense",),
+    "a Set publishes its whole line": ("cache_lines.packed_cells",),
     "first ring read has nothing to wait for": ("allreduce_ring.first_pull_unguarded",),
 }
 HIDDEN_AT_TWO = "wrong neighbour, hidden at P = 2"
@@ -117,6 +118,7 @@ SHOWN_BY = {
     "alltoallv.count_read_before_arrival": Hold(1),
     "alltoallv.places_move_with_the_size": Hold(8),
     "barrier.fence_for_quiet": Hold(0),
+    "cache_lines.packed_cells": Hold(1),
     "groups.groups_share_a_slot": Hold(0),
     "pipeline.one_counter_for_all_chunks": Hold(0),
     "scratch.flags_move_with_the_size": Hold(0),
@@ -139,6 +141,7 @@ def plan_of(scenario: Scenario, mutant: Mutant | None, ranks: int, schedule=()) 
         ranks=ranks,
         bug=mutant.name if mutant else None,
         schedule=tuple(schedule),
+        visibility=Visibility(lines=scenario.caches, stale=scenario.caches),
     )
 
 

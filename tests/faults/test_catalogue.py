@@ -16,6 +16,7 @@ from faults.addressing import (
     WrongPeer,
     WrongShape,
 )
+from faults.caches import MissingInvalidate, MissingPublish
 from faults.environment import Crash
 from faults.host import DispatchLoopTooShort, MissingShareMemory, ScalarBeforeTensor
 from faults.ordering import DroppedFence, DroppedQuiet, NotifyAfterWait, SkippedBarrier
@@ -33,6 +34,7 @@ from harness import (
     Plan,
     Scenario,
     Verdict,
+    Visibility,
     WaitCmp,
     registry,
     run,
@@ -108,6 +110,39 @@ def write(rank):
     return rank.load(data, 0, N)
 
 
+@scenario(reference=from_left)
+def staged(rank):
+    """Store, notify the right neighbour, wait, remote_load from the left one, meet."""
+    data = rank.window("data", N, torch.float32)
+    cells = rank.window("cells", 1, torch.int32)
+    rank.store(data, values(rank.index, N))
+    rank.notify(cells, (rank.index + 1) % rank.size, 0, 1)
+    rank.wait(cells, 0, 1)
+    result = rank.remote_load(data, (rank.index - 1) % rank.size, 0, N)
+    rank.barrier()
+    return result
+
+
+@scenario(reference=lambda size: [values((rank - 1) % size, N, 1) for rank in range(size)])
+def again(rank):
+    """As push, twice; what came first is read too, and the answer to it awaited."""
+    data = rank.window("data", N, torch.float32)
+    cells = rank.window("cells", 2, torch.int32)
+    right, left = (rank.index + 1) % rank.size, (rank.index - 1) % rank.size
+    for round in range(2):
+        rank.put(data, right, values(rank.index, N, round))
+        rank.fence()
+        rank.notify(cells, right, 0, 1)
+        rank.wait(cells, 0, round + 1)
+        result = rank.load(data, 0, N)
+        if round == 0:
+            rank.notify(cells, left, 1, 1)
+            rank.remote_load(cells, rank.index, 1, 1)
+            while rank.remote_load(cells, rank.index, 1, 1).item() < 1:
+                pass
+    return result
+
+
 @scenario(reference=lambda size: [None] * size)
 def ask(rank):
     """Rank 0 notifies the others and waits for their answers, which come after their wait."""
@@ -178,6 +213,7 @@ class Row:
     ranks: int = 3
     schedule: tuple = ()
     spares_ranks: int = 0
+    caches: str = ""  # a delivery switch
 
 
 ROWS = [
@@ -208,6 +244,14 @@ ROWS = [
     Row(WrongShape(rank=0), push, "integrity/unwritten_memory", ask),
     Row(WrongShape(rank=0, nth=1), push, "integrity/wrong_shape", ask),
     Row(WrongShape(rank=0, nth=1), pull, "integrity/unwritten_memory", ask),
+    Row(
+        MissingPublish(rank=1), staged, "integrity/unwritten_memory", pull, ranks=2,
+        schedule=(Hold(2),), caches="delayed",
+    ),
+    Row(
+        MissingInvalidate(rank=1, nth=1), again, "integrity/stale_value", pull, ranks=2,
+        caches="stale",
+    ),
     Row(MisalignedBase(rank=1), push, "integrity/wrong_value", alone),
     Row(MisalignedBase(rank=1, nth=1, nbytes=1), push, "exceptions/misaligned", alone),
     Row(MisalignedBase(rank=1, nbytes=2), push, "integrity/wrong_value", alone),
@@ -226,6 +270,7 @@ def plan_of(row, *, program=None, ranks=None, faulty=True):
     return Plan(
         scenario=program.name, params=program.params(), ranks=ranks or row.ranks,
         faults=(row.fault,) if faulty else (), schedule=row.schedule,
+        visibility=Visibility(**({row.caches: True} if row.caches else {})),
     )
 
 

@@ -70,6 +70,7 @@ def plans(draw):
                 st.sampled_from([0, 4, 8, 64]),
                 st.booleans(),
                 st.booleans(),
+                st.booleans(),
             )
         ),
         faults=draw(st.lists(faults, max_size=3).map(tuple)),
@@ -95,7 +96,7 @@ def test_fields_stand_in_the_order_in_which_a_reader_wants_them():
     plan = Plan(scenario="s", params=Params(), ranks=2, faults=(Off(by=2),), schedule=(Hold(1),))
     assert encode(plan).decode() == (
         '{"format":1,"scenario":"s","ranks":2,"params":{"count":4,"label":"","ratio":0.5},"bug":null,'
-        '"visibility":{"delivery":"relaxed","torn":0,"lines":false,"stale":false},'
+        '"visibility":{"delivery":"relaxed","torn":0,"lines":false,"stale":false,"delayed":false},'
         '"faults":[{"fault":"off_by","rank":0,"nth":0,"by":2}],'
         '"schedule":[{"kind":"hold","op":1,"until":0}],"crash":null}'
     )

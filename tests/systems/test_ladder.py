@@ -5,6 +5,7 @@ For 1 to 8 ranks, on any schedule, with any sizes.
 
 from collections import Counter
 
+import msgspec
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 
 from harness import Hold, Plan, Preempt, Visibility, registry, run
 from harness.finding import Outcome, Verdict
+from harness.hunt import Order, hunt
+from harness.plan import CACHES
 
 LADDER = (
     "hello_rank",
@@ -45,6 +48,7 @@ FIELD = (
     "shards",
     "far_offsets",
     "channels",
+    "cache_lines",
     "two_lanes",
     "streams",
 )
@@ -142,6 +146,37 @@ def test_right_when_puts_and_gets_tear(rung, ranks, torn):
 )
 def test_right_on_drawn_schedules_when_puts_and_gets_tear(rung, ranks, torn, sizes, schedule):
     assert_right(run(plan_of(rung, ranks, sizes, schedule, visibility=Visibility(torn=torn))))
+
+
+# Where a number or a Set stands in one 64-byte line with what others write.
+SHARED_LINES = frozenset(("alltoallv", "scratch", "stages"))
+
+
+@rungs
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    "caches",
+    [Visibility(delayed=True), Visibility(stale=True), Visibility(stale=True, delayed=True),
+     Visibility(lines=True), Visibility(lines=True, stale=True)],
+    ids=lambda seen: "-".join(name for name in CACHES if getattr(seen, name)),
+)
+def test_right_where_cores_have_caches(rung, ranks, caches):
+    if caches.lines and rung in SHARED_LINES:
+        caches = msgspec.structs.replace(caches, lines=False, delayed=True)
+    default = run(plan_of(rung, ranks, visibility=caches), races=True)
+    assert_right(default)
+    held = [Hold(op) for op in range(default.run.operations)]
+    turns = [Preempt(at, (at * 7 + ranks) % 5) for at in range(0, 200, 3)]
+    for schedule in (held, turns, held + turns):
+        assert_right(run(plan_of(rung, ranks, (2, 33), schedule, visibility=caches), races=True))
+
+
+@pytest.mark.parametrize("rung", sorted(SHARED_LINES))
+def test_what_shares_a_line_is_found(rung):
+    scenario = registry.find(f"collectives.{rung}")
+    found = hunt(Order(scenario, 1, caches=True, plans_max=20))
+    assert found.finding is not None
+    assert found.outcome.plan.visibility.lines
 
 
 @rungs

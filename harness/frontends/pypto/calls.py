@@ -41,7 +41,8 @@ class HostCall:
     """One call. args: tensors and scalars, by position. device_ids: the cards.
 
     kept: what retained windows hold, by number and device; None: windows begin as zeros. overrides: of
-    sub-workers. diagnostics: the folder that dfx_outputs is due in.
+    sub-workers. diagnostics: the folder that dfx_outputs is due in. retains: whether it is wanted what
+    its windows hold at the end.
     """
 
     function: Function
@@ -51,6 +52,7 @@ class HostCall:
     kept: list[list[bytes]] | None = None
     overrides: dict[str, Any] = field(default_factory=dict)
     diagnostics: Path | None = None
+    retains: bool = False
 
     @property
     def size(self) -> int:
@@ -200,7 +202,7 @@ class Live:
             write_dfx(outcome.run, call.diagnostics / "dfx_outputs")
         if outcome.findings:
             raise CallFailed(outcome)
-        return windows_after(outcome, call.size)
+        return windows_after(outcome, call.size) if call.retains else []
 
 
 def windows_after(outcome: Outcome, size: int) -> list[list[bytes]]:

@@ -142,16 +142,16 @@ def device_ids_of(config: Any) -> tuple[int, ...]:
 def made_call(
     compiled: Compiled, args: Sequence[Any], named: Mapping[str, Any], ids: tuple[int, ...], *,
     kept: list[list[bytes]] | None = None, overrides: Mapping[str, Any] | None = None,
-    diagnostics: Path | None = None,
+    diagnostics: Path | None = None, retains: bool = False,
 ) -> tuple[Any, list[list[bytes]]]:
     """Make a call; returns what it returns, and its windows at the end."""
     values, outs = completed(compiled.function, args, dict(named))
     plain = [
         value.tensor if isinstance(value, DeviceTensor) else value for value in values
     ]
-    windows = perform(
-        HostCall(compiled.function, compiled.owner, plain, ids, kept, dict(overrides or {}), diagnostics)
-    )
+    windows = perform(HostCall(
+        compiled.function, compiled.owner, plain, ids, kept, dict(overrides or {}), diagnostics, retains
+    ))
     found = [plain[index] for index in outs]
     return (None if not found else found[0] if len(found) == 1 else tuple(found)), windows
 
@@ -316,7 +316,8 @@ class DistributedWorker:
             self._w._next_alloc_id += 1
         kept = self._kept.get(key) if self._retains else None
         value, windows = made_call(
-            compiled, args, named, compiled.device_ids, kept=kept, overrides=self._overrides
+            compiled, args, named, compiled.device_ids, kept=kept, overrides=self._overrides,
+            retains=self._retains,
         )
         self._kept[key] = windows
         return value
@@ -354,7 +355,8 @@ class DistributedWorker:
         """A copy of `source`, part i on card i or worker_ids[i]."""
         self._check_open("alloc_stacked_tensor")
         ids = range(source.shape[0]) if worker_ids is None else worker_ids
-        made = StackedDeviceTensor(source.detach().clone().share_memory_(), ids)
+        copy = source.detach().clone().share_memory_()  # type: ignore[no-untyped-call]
+        made = StackedDeviceTensor(copy, ids)
         self._owned_tensors.append(made)
         return made
 

@@ -244,6 +244,8 @@ class Cores:
                 follower.missing -= 1
                 if not follower.missing:
                     self._ready.append(follower)
+            job.followers.clear()
+            job.body = _ended  # what it captured may know the job
         if deferred:
             self._hand_out()
         else:
@@ -261,7 +263,7 @@ class Cores:
         for cell, value, at in job.conditions:
             rank._code, rank._lasti = at
             (start, _), = cell.runs()
-            args = {
+            args: dict[str, Any] = {
                 "cell": cell.handle, "at": start, "value": value, "cmp": WaitCmp.Ge, "timeout": None
             }
             if rank._faults:
@@ -324,6 +326,10 @@ class Cores:
             rank, self.size, tuple((lane, job.name) for lane, job in sorted(self._held.items())),
             tuple((job.name, *job.at) for job in self._ready),
         )
+
+
+def _ended(_block: int) -> None:
+    return None
 
 
 def span(view: View) -> tuple[int, int, int]:

@@ -68,7 +68,7 @@ class Program:
     def __init__(self, made: type) -> None:
         self.name = made.__name__
         self.__doc__ = made.__doc__
-        self.owner = object.__new__(made)
+        self.owner: Any = object.__new__(made)
         self.functions = {
             name: value for name, value in vars(made).items() if isinstance(value, Function)
         }

@@ -176,10 +176,10 @@ class _Reader(ast.NodeVisitor):
         written = {id(value) for key, value in named.items() if marks.get(key) == ">"}
         for key, value in named.items():
             if marks.get(key) in (">", "=") and isinstance(value, ast.Name | ast.Subscript):
-                base = value if isinstance(value, ast.Name) else value.value
-                if isinstance(base, ast.Name):
+                name = _memory(value)
+                if name is not None:
                     adds = any(k.arg == "atomic" for k in node.keywords)
-                    self._touch(base.id, writes=True, reads=adds or marks[key] == "=")
+                    self._touch(name, writes=True, reads=adds or marks[key] == "=")
         for value in (*node.args, *(k.value for k in node.keywords)):
             if id(value) not in written or not isinstance(value, ast.Name):
                 self.visit(value)
@@ -187,12 +187,14 @@ class _Reader(ast.NodeVisitor):
     def _kernel(self, node: ast.Call) -> None:
         """A function of the program: its parameters say what happens to each argument."""
         def told(value: ast.expr) -> ast.expr:
-            held = self.aliases.get(value.id) if isinstance(value, ast.Name) else None
-            return ast.Constant(held)
+            name = _memory(value)
+            return ast.Constant(None if name is None else self.aliases.get(name))
 
         for value in (*node.args, *(k.value for k in node.keywords)):
-            if not isinstance(value, ast.Name):
+            if _memory(value) is None:
                 self.visit(value)
+            elif isinstance(value, ast.Subscript):
+                self.visit(value.slice)
         self.callees.append(ast.Tuple([
             node.func, ast.Tuple([told(value) for value in node.args], ast.Load()),
             ast.Dict(
@@ -200,6 +202,13 @@ class _Reader(ast.NodeVisitor):
                 [told(k.value) for k in node.keywords if k.arg],
             ),
         ], ast.Load()))
+
+
+def _memory(node: ast.expr) -> str | None:
+    """The name of `x` and of `x[...]`; None for anything else."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
 
 
 def vars_of_python() -> frozenset[str]:

@@ -106,7 +106,8 @@ def modules() -> dict[str, ModuleType]:
     }
     runtime = {
         "RunConfig": compiled.RunConfig, "DistributedWorker": compiled.DistributedWorker,
-        "DeviceTensor": compiled.DeviceTensor, "StackedDeviceTensor": compiled.StackedDeviceTensor, "run": _run,
+        "DeviceTensor": compiled.DeviceTensor, "run": _run,
+        "StackedDeviceTensor": compiled.StackedDeviceTensor,
     }
     for name, content in (
         ("pypto", {"DataType": dtypes.DataType}),
@@ -147,6 +148,14 @@ def is_real() -> bool:
     return spec is not None and spec.origin is not None  # a mere folder of that name is none
 
 
+def check_choice(*, asked: bool) -> None:
+    """Refuse to put a real pypto out of sight where nobody asked for it. Raises UsageError."""
+    if not asked and is_real():
+        raise UsageError(
+            "pypto is installed here; say --as pld to run its programs on the simulated fabric"
+        )
+
+
 @contextlib.contextmanager
 def installed(*, asked: bool = False) -> Iterator[None]:
     """Our modules are importable. asked: although a real pypto is installed, which is out of sight then.
@@ -157,10 +166,7 @@ def installed(*, asked: bool = False) -> Iterator[None]:
     if isinstance(held, Simulated):
         yield
         return
-    if not asked and is_real():
-        raise UsageError(
-            "pypto is installed here; say --as pld to run its programs on the simulated fabric"
-        )
+    check_choice(asked=asked)
     real = {
         name: sys.modules.pop(name) for name in list(sys.modules)
         if name == ROOT or name.startswith(ROOT + ".")

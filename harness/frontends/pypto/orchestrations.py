@@ -67,6 +67,6 @@ class Orchestrations:
     def __call__(self, *_args: Any, **_named: Any) -> Any:
         """Raises TypeError: which one is not said."""
         raise TypeError(
-            f"{self._named} has the orchestrations {', '.join(self._chips)}: select one explicitly, as in "
-            f"compiled[{next(iter(self._chips))!r}](...)"
+            f"{self._named} has the orchestrations {', '.join(self._chips)}: select one explicitly, as "
+            f"in compiled[{next(iter(self._chips))!r}](...)"
         )

@@ -160,7 +160,7 @@ class _Region:
                 if name in found:
                     found[name] = [found[name][0] or reads, found[name][1] or writes]
         return [
-            (view, *found[name]) for name, view in self.held.items()
+            (view, found[name][0], found[name][1]) for name, view in self.held.items()
             if isinstance(view, View) and any(found[name]) and not any(view is one for one in free)
         ]
 

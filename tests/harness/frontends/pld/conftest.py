@@ -23,10 +23,11 @@ class Called:
     args: list
     ranks: int
     expected: dict
+    owner: object = None
 
     def scenario(self):
         def host(world, _params):
-            call = HostCall(self.function, None, self.args, tuple(range(self.ranks))).copied()
+            call = HostCall(self.function, self.owner, self.args, tuple(range(self.ranks))).copied()
             call.record(world)
             return call.observed()
 

@@ -1,7 +1,6 @@
 """Every collective in a kernel: right in any order of events, and where it is not.
 
 Annotations of pld functions are evaluated where they stand: no `from __future__ import annotations`.
-annotations`.
 """
 
 import pytest
