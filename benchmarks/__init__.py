@@ -13,7 +13,7 @@ from typing import Any
 NAMES = (
     "events", "hypothesis", "allreduce", "flat", "races", "detection", "false_alarms", "shrinking",
     "replay", "store_ratios", "worlds", "kills", "confirmed", "crash_states", "linearizable",
-    "torch_programs", "torch_worlds",
+    "torch_programs", "torch_worlds", "pypto_items", "pypto_hunt", "pypto_speed",
 )
 
 _MODULES = {
@@ -23,6 +23,7 @@ _MODULES = {
     "confirmed": "processes",
     "crash_states": "crash_states", "linearizable": "linearizable",
     "torch_programs": "torch_front_end", "torch_worlds": "torch_front_end",
+    "pypto_items": "pypto", "pypto_hunt": "pypto", "pypto_speed": "pypto",
 }
 
 

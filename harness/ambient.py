@@ -14,13 +14,14 @@ deterministic as their seeds), CUDA generators, code that bound `time.sleep` bef
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import random
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
@@ -138,6 +139,17 @@ def _seeded(rank: int) -> _Full:
     made = _capture()
     _restore(held)
     return made
+
+
+@contextlib.contextmanager
+def same_numbers() -> Iterator[None]:
+    """The three generators begin as rank 0's do in every run, and are as they were afterwards."""
+    held = _capture()
+    _restore(_seeded(0))
+    try:
+        yield
+    finally:
+        _restore(held)
 
 
 _active: Ambient | None = None

@@ -11,6 +11,7 @@
         OutOfBounds  WrongDtype  WrongShape  WrongPeer  WrongHandle  Misaligned  NonContiguous
         UseAfterFree  DispatchError  NotShared  ThreadStarted  NoSchedulingPoint  RankExited
         CollectiveMismatch  WrongCollective  NotAMember  WrongWorld  ProcessStarted
+        PldRuleError  NotSimulated
       PeerLost                   the world's answer to a rank that waits for a dead one
       Undecided                  a checker that came to no verdict
       NotYet                     a part of the interface that has its place but no body yet
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from types import CodeType
 
 
 class RankfaultError(Exception):
@@ -160,6 +162,24 @@ class ProcessStarted(OperationError):
 
 class NoDevice(OperationError):
     """A program of the simulated fabric, which runs on the CPU, asks for a device that is not here."""
+
+
+class PldRuleError(OperationError):
+    """What PyPTO's compiler or runtime would refuse, or silently get wrong, in a `pld` program.
+
+    rule: its name, a row of diagnosis/pld_causes.py; the finding is `pld/<rule>`. at: code and
+    instruction of the user's line, for where no code of the user's is running.
+    """
+
+    at: tuple[CodeType | None, int] = (None, -1)
+
+    def __init__(self, rule: str, text: str) -> None:
+        super().__init__(text)
+        self.rule = rule
+
+
+class NotSimulated(OperationError, AttributeError):
+    """A part of PyPTO that has no counterpart here."""
 
 
 class PeerLost(RankfaultError):

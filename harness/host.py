@@ -101,6 +101,7 @@ class HostProgram:
     queues: list[list[Dispatch]] = field(default_factory=list)
     lanes: dict[int, int] = field(default_factory=dict)  # by rank, where a dispatch has several
     prepared: dict[int, PreparedTensor] = field(default_factory=dict)
+    held: dict[int, tuple[bytes, ...]] = field(default_factory=dict)  # by window: its first contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,18 +151,22 @@ class World:
 
     def alloc(
         self, size: Shape, dtype: torch.dtype | None = None, *, name: str = "",
-        init: str | None = None,
+        init: str | None = None, held: Sequence[bytes] | None = None,
     ) -> HostWindow:
         """A symmetric window on every rank: `alloc(nbytes)`, or `alloc(shape, dtype)`.
 
-        init: "zero" or "poison"; by default zeros for int32 and for bytes, else poison.
+        init: "zero" or "poison"; by default zeros for int32 and for bytes, else poison. held: instead,
+        what each rank's part holds at first, as an earlier run left it.
         """
         label = name or f"window{len(self.recorded.windows)}"
         if not self._faults:
-            return self._alloc(size, dtype, label, init)
-        window: HostWindow = self._offer(
-            "alloc", -1, self._alloc, size=size, dtype=dtype, name=label, init=init
-        )
+            window = self._alloc(size, dtype, label, init)
+        else:
+            window = self._offer(
+                "alloc", -1, self._alloc, size=size, dtype=dtype, name=label, init=init
+            )
+        if held is not None:
+            self.recorded.held[window.number] = tuple(held)
         return window
 
     def _alloc(
@@ -204,6 +209,11 @@ class World:
                 )
             copy = tensor.clone() if index in private else None
             self.recorded.prepared[id(tensor)] = PreparedTensor(name, tensor, copy)
+
+    def lend(self, tensor: torch.Tensor, name: str) -> None:
+        """Hand over a dense host tensor as a runtime does that copies it in and out: it need not be
+        in shared memory, and every rank reaches the tensor's own elements."""
+        self.recorded.prepared[id(tensor)] = PreparedTensor(name, tensor, None)
 
     def dispatch(
         self, program: Callable[..., Any], *args: Any, device: int, lanes: int = 1

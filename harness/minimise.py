@@ -239,19 +239,25 @@ def _ranks(search: _Search) -> None:
 
 def _params(search: _Search, *, lengths: bool) -> None:
     """Shorten the sequences in params, or lower its numbers, as long as that works."""
-    progress = not search.scenario.given
+    progress = True
     while progress:
         progress = False
         plan = search.best.plan
-        data = msgspec.to_builtins(plan.params)
-        for candidate in _smaller(data, lengths=lengths):
-            params = _valid(candidate, type(plan.params))
-            if params is None or params == plan.params:
-                continue
+        for params in _simpler(plan, search.scenario, lengths=lengths):
             searches = SEARCH_RUNS if plan.schedule else 0
             if search.accept_program(replace(plan, params=params), searches):
                 progress = True
                 break
+
+
+def _simpler(plan: Plan, scenario: Scenario, *, lengths: bool) -> Iterator[Any]:
+    """Other params, one step simpler, without a change of those that are the user's."""
+    data = msgspec.to_builtins(plan.params)
+    free = {name: value for name, value in data.items() if name not in scenario.fixed}
+    for smaller in _smaller(free, lengths=lengths):
+        params = _valid({**data, **smaller}, type(plan.params))
+        if params is not None and params != plan.params:
+            yield params
 
 
 def _valid(data: Any, struct: type[Any]) -> Any:
@@ -384,11 +390,9 @@ def _programs(search: _Search) -> list[Plan]:
     for index in range(len(best.faults)):
         fewer = (*best.faults[:index], *best.faults[index + 1 :])
         found.append(replace(best, faults=fewer))
-    for lengths in () if search.scenario.given else (True, False):
-        for data in _smaller(msgspec.to_builtins(best.params), lengths=lengths):
-            params = _valid(data, type(best.params))
-            if params is not None and params != best.params:
-                found.append(replace(best, params=params))
+    for lengths in (True, False):
+        for params in _simpler(best, search.scenario, lengths=lengths):
+            found.append(replace(best, params=params))
     if best.crash is None:
         return found
     crashed = [one for plan in found for one in crash_plans(plan, search.scenario)]

@@ -7,6 +7,7 @@ Faker provider where an annotation's `Meta(extra={"faker": "sentence"})` names o
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -21,10 +22,16 @@ STRING_MAX = 8
 FAKED = 1000  # different texts of a provider
 
 
-def struct_values(struct: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
-    """Values of a msgspec Struct within the bounds of its annotations."""
+def struct_values(
+    struct: type[msgspec.Struct], *, but: Collection[str] = ()
+) -> st.SearchStrategy[Any]:
+    """Values of a msgspec Struct within the bounds of its annotations; fields in `but` keep their
+    defaults."""
     info = types.type_info(struct)
-    return values_of(info, struct.__name__)
+    assert isinstance(info, types.StructType)
+    name = struct.__name__
+    fields = {f.name: values_of(f.type, f"{name}.{f.name}") for f in info.fields if f.name not in but}
+    return st.builds(struct, **fields)
 
 
 def values_of(info: types.Type, where: str) -> st.SearchStrategy[Any]:

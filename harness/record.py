@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 if TYPE_CHECKING:
+    from harness.frontends.pypto.dfx import Note
     from harness.frontends.torch_distributed.calls import Call as TorchCall
     from harness.plan import Fault
 
@@ -202,6 +203,19 @@ class Blocked:
     group: tuple[int, ...] = ()  # of a rendezvous; () = all ranks
 
 
+@dataclass(frozen=True, slots=True)
+class Starved:
+    """What a device of a blocked world had ready and gave no core to.
+
+    holders: lane of the rank and name of each task that holds one. ready: name, code and instruction.
+    """
+
+    rank: int
+    cores: int
+    holders: tuple[tuple[int, str], ...]
+    ready: tuple[tuple[str, CodeType | None, int], ...]
+
+
 @dataclass(slots=True)
 class Failure:
     """An exception that ended a lane (or the host program: lane -1), at its place in the order."""
@@ -239,6 +253,7 @@ class Run:
     operations: int  # issued one-sided operations
     ended: str  # "returned", "blocked", "livelock" or "overrun"
     livelock: list[Blocked] = field(default_factory=list)
+    starved: list[Starved] = field(default_factory=list)
     tolerance: float = 0.0
     seen: list[int] = field(default_factory=list)  # operations that matched each fault of the plan
     private: list[str] = field(default_factory=list)  # host tensors seen as private copies
@@ -259,6 +274,7 @@ class Run:
     # of a work, where the user waited for it (wait, or its future) or saw that it was complete.
     torch_calls: list[list[TorchCall]] = field(default_factory=list)
     torch_waits: dict[int, tuple[CodeType | None, int]] = field(default_factory=dict)
+    notes: list[list[Note]] = field(default_factory=list)  # of a pld program: what each device did
     # What each rank came to, as text, where the scenario says so; and in the plan's default run.
     came_to: list[str] = field(default_factory=list)
     usually: list[str] | None = None

@@ -26,8 +26,8 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 
 from harness.checkup import Bench, Doctor
-from harness.errors import NotYet, UnknownName, UsageError, UserFileError
-from harness.frontends.kinds import kind_of
+from harness.errors import UnknownName, UsageError, UserFileError
+from harness.frontends.kinds import Kind, kind_of
 from harness.plan import Fault
 from harness.scenario import Mutant, Scenario
 
@@ -128,7 +128,9 @@ def find(name: str) -> Scenario:
     """
     path, _, wanted = name.partition("::")
     if path.endswith(".py"):
-        return script(path) if wanted == MAIN else from_file(name)
+        if wanted == MAIN:
+            return script(path)
+        return _pld_named(path, wanted) if wanted and _is_pld(path) else from_file(name)
     known = scenarios()
     if name not in known:
         raise UnknownName("scenario", name, known)
@@ -136,18 +138,20 @@ def find(name: str) -> Scenario:
 
 
 def find_all(name: str, kind: str | None = None, argv: Sequence[str] = ()) -> list[Scenario]:
-    """What `name` may hunt: the scenario called so, or every scenario in a user's file.
+    """What `name` may hunt: the scenario called so, or every scenario in a user's file or folder.
 
     kind: what the file is taken for (harness/frontends/kinds.py), by default what its imports say it is.
     argv: a script's arguments.
     """
     path, mark, wanted = name.partition("::")
+    if not wanted and Path(path).is_dir():
+        return _in_folder(path, kind, argv)
     if path.endswith(".py"):
         path = _from_here(path)
         name = f"{path}{mark}{wanted}"
-        found = kind_of(user_text(path)[0].decode("utf-8", "replace"), path, kind)
+        found = kind_of_file(path, kind)
         if found == "pld":
-            raise NotYet(f"{path}: pld programs do not run yet")
+            return _pld(path, wanted, argv, asked=kind is not None)
         if found == "torch" and wanted in ("", MAIN):
             return [script(path, argv)]
         if argv:
@@ -157,6 +161,38 @@ def find_all(name: str, kind: str | None = None, argv: Sequence[str] = ()) -> li
     return [find(name)]
 
 
+def kind_of_file(name: str, kind: str | None = None) -> Kind:
+    """What the user's file `path.py` or `path.py::name` is taken for. Raises UsageError."""
+    path = name.partition("::")[0]
+    return kind_of(user_text(path)[0].decode("utf-8", "replace"), path, kind)
+
+
+def _in_folder(folder: str, kind: str | None, argv: Sequence[str]) -> list[Scenario]:
+    """The scenarios of every pld program and pld test file below a folder.
+
+    A file that cannot be loaded is a scenario that cannot run here. argv: of the programs with a main.
+    """
+    from harness.frontends.pypto.scenarios import cannot_run, is_test_file
+
+    found: list[Scenario] = []
+    for file in sorted(Path(folder).rglob("*.py")):
+        if file.name in ("conftest.py", "__init__.py"):
+            continue
+        path = str(PurePosixPath(file))
+        try:
+            if kind_of_file(path, kind) != "pld":
+                continue
+        except UserFileError:
+            continue  # of no kind, or no Python
+        try:
+            found += _pld(path, "", () if is_test_file(path) else argv, asked=kind is not None)
+        except UserFileError as error:
+            found.append(cannot_run(path, str(error)))
+    if not found:
+        raise UsageError(f"{folder}: no pld program in it")
+    return found
+
+
 def script(path: str, argv: Sequence[str] = ()) -> Scenario:
     """The torch.distributed script `path` as a scenario, called `path::__main__`."""
     from harness.frontends.torch_distributed.script import script_scenario  # torch's parts are slow
@@ -164,6 +200,33 @@ def script(path: str, argv: Sequence[str] = ()) -> Scenario:
     text, digest = user_text(path)
     made = script_scenario(path, text, tuple(argv))
     return dataclasses.replace(made, name=f"{PurePosixPath(path)}::{MAIN}", digest=digest)
+
+
+def _is_pld(path: str) -> bool:
+    try:
+        return kind_of(user_text(path)[0].decode("utf-8", "replace"), path) == "pld"
+    except UserFileError:
+        return False  # whoever reads it says what is wrong with it
+
+
+def _pld(path: str, wanted: str, argv: Sequence[str], *, asked: bool) -> list[Scenario]:
+    """The scenarios of a pld program: the host calls of its main, or the one that is wanted.
+
+    asked: by `--as pld`, without which a real pypto is not put out of sight. Raises UsageError.
+    """
+    from harness.frontends.pypto.modules import check_choice
+    from harness.frontends.pypto.scenarios import scenarios_in, scenarios_named
+
+    check_choice(asked=asked)
+    text, _ = user_text(path)
+    return scenarios_named(path, text, wanted, argv) if wanted else scenarios_in(path, text, argv)
+
+
+def _pld_named(path: str, wanted: str) -> Scenario:
+    """The scenario of a seed: its plan brings the main's arguments."""
+    from harness.frontends.pypto.scenarios import scenario_named
+
+    return scenario_named(path, user_text(path)[0], wanted)
 
 
 def mutant_of(scenario: Scenario, name: str | None) -> Mutant | None:

@@ -152,6 +152,8 @@ def execute_plan(
     """
     check_plan(plan, scenario, "simulated" if real is None else "processes")
     mutant = registry.mutant_of(scenario, plan.bug)
+    if scenario.ready is not None:
+        scenario.ready(plan.params, plan.ranks)
 
     def host(world: World) -> Any:
         return scenario.host(world, plan.params)
@@ -268,8 +270,9 @@ def judge(plan: Plan, scenario: Scenario, record: Run, *, races: bool = False) -
     """The outcome of a finished run: every checker's findings, and why it may be UNKNOWN.
 
     Races come last, and before them signal leaks: where a wrong value or a deadlock shows, that is the
-    finding, and the others are named beside it. What calls of torch.distributed show comes first: what
-    a rank raised, or waits for, follows from it.
+    finding, and the others are named beside it. What calls of torch.distributed show comes first, and
+    which rule of PyPTO is broken: what a rank raised, or waits for, follows from it. Of a program's own
+    check that failed, which says nothing of the reason, anything else is the reason.
     """
     findings: list[Finding] = []
     notes: list[str] = []
@@ -283,7 +286,8 @@ def judge(plan: Plan, scenario: Scenario, record: Run, *, races: bool = False) -
     if any(found.checker == "torch" and found.consequences for found in findings):
         findings = [found for found in findings if found.name not in _FOLLOW]
     findings.sort(key=lambda found: (
-        found.checker == RACES.name, found.kind == "signal_leak", found.checker != "torch"
+        found.checker == "golden", found.checker == RACES.name, found.kind == "signal_leak",
+        found.checker not in ("torch", "pld"),
     ))
     for index, fault in enumerate(plan.faults):
         if not record.fired[index]:

@@ -115,7 +115,10 @@ class Scenario:
     as `disk`; that disk's profile says what a crash may leave, its marks what has been promised.
     threads: each lane runs on an OS thread of its own (one at a time): for programs inside whose native
     code a greenlet must not switch.
-    given: params are the user's (arguments of a script): hunts and the minimiser leave them as they are.
+    given: params are the user's (arguments of a script): hunts and the minimiser leave them as they are;
+    or the names of those that are.
+    ready: called with the params and the world size before each run, outside of it, for what takes a run
+    of its own.
     usual_ranks: the worlds of a hunt that names none; by default all of `ranks`.
     caches: it is a program for cores with caches that are not coherent: hunts try the delivery switches
     lines and stale (plan.py) now and then.
@@ -136,7 +139,8 @@ class Scenario:
     recovery: Callable[[World, Any, Aftermath], Any] | None = None
     comes_to: Callable[[Run], list[str]] | None = None
     threads: bool = False
-    given: bool = False
+    given: bool | tuple[str, ...] = False
+    ready: Callable[[Any, int], None] | None = None
     caches: bool = False
     usual_ranks: tuple[int, int] | None = None
     doc: str = ""
@@ -148,6 +152,13 @@ class Scenario:
             raise UsageError(
                 f"scenario {self.name}: ranks {self.ranks} must lie within 1..{RANKS_MAX}"
             )
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """The params that nobody but the user sets."""
+        if isinstance(self.given, tuple):
+            return frozenset(self.given)
+        return frozenset(self.params.__struct_fields__) if self.given else frozenset()
 
     @property
     def missing(self) -> str:

@@ -190,7 +190,7 @@ def plans(
     schedule: whether to draw them; torn operations are part of the schedule.
     """
     low, high = ranks_of(scenario, ranks)
-    params = st.just(scenario.params()) if scenario.given else struct_values(scenario.params)
+    params = struct_values(scenario.params, but=scenario.fixed)
     plan = Plan(
         scenario=scenario.name, params=draw(params),
         ranks=draw(st.integers(low, high)), bug=bug,

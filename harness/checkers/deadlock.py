@@ -22,14 +22,15 @@ from collections.abc import Iterable
 from harness.checkers.failures import real_failures, stuck_at
 from harness.checkers.leaks import leaks
 from harness.checkers.signals import Debt, Signals
+from harness.checkers.starvation import holders, starvation
 from harness.checkers.waits import graph
 from harness.checkers.wording import blocked_site, finding, ranks, times
 from harness.finding import Finding
 from harness.record import Blocked, Run, place
 
 ORDER = (
-    "lost_delivery", "dead_rank", "overshoot", "overdrawn", "overwritten_signal", "wrong_cell", "cycle",
-    "missing_notify", "missing_arrival", "unsatisfied",
+    "lost_delivery", "dead_rank", "overshoot", "overdrawn", "overwritten_signal", "wrong_cell",
+    "core_starvation", "cycle", "missing_notify", "missing_arrival", "unsatisfied",
 )
 
 
@@ -107,6 +108,8 @@ class _Diagnosis:
             return {lane: found[0] for lane, found in self.direct.items()}
         if self.run.dead:
             return dict.fromkeys(self.blocked, "dead_rank")
+        if self.run.starved:
+            return dict.fromkeys(holders(self.run), "core_starvation")
         alone = {
             lane: "cycle" for lane, b in self.blocked.items()
             if b.kind == "wait" and not self.signals.cell(b).counts() and self._alone(b.rank)
@@ -178,6 +181,8 @@ class _Diagnosis:
         """The finding: root first, then a line for every blocked lane."""
         roots = self._roots()
         kind = min(roots.values(), key=ORDER.index)
+        if kind == "core_starvation":
+            return starvation(self.run)
         lanes = sorted(lane for lane, found in roots.items() if found == kind)
         first = lanes[0]
         culprit, message, events = self._message(kind, first, lanes)

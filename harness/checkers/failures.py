@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from types import CodeType
 
 from harness.checkers.wording import cell_of, finding
-from harness.errors import NoSchedulingPoint, PeerLost, UseAfterFree, one_line
+from harness.errors import NoSchedulingPoint, PeerLost, PldRuleError, UseAfterFree, one_line
 from harness.finding import Finding
 from harness.record import Blocked, Failure, Run, place, site_of
 
@@ -31,7 +31,7 @@ def checker_of(failure: Failure) -> str:
         return "lifetime"
     if isinstance(failure.error, NoSchedulingPoint):
         return "progress"
-    return "exceptions"
+    return "pld" if isinstance(failure.error, PldRuleError) else "exceptions"
 
 
 def real_failures(run: Run) -> list[Failure]:
@@ -57,7 +57,10 @@ def first_failure(run: Run, checker: str) -> Iterable[Finding]:
     first = failures[0]
     code, lasti, operation = where(first)
     who = "host program" if first.lane < 0 else run.lane_name(first.lane)
-    kind = snake_case(type(first.error).__name__)
+    kind = (
+        first.error.rule if isinstance(first.error, PldRuleError)
+        else snake_case(type(first.error).__name__)
+    )
     text = one_line(first.error).removeprefix("host: " if first.rank < 0 else f"rank {first.rank}: ")
     deed = "raised"
     if isinstance(first.error, NoSchedulingPoint):
@@ -148,15 +151,17 @@ def where(failure: Failure) -> tuple[CodeType | None, int, str]:
     if step is None and failure.operation:  # it came from another process, which said where
         return failure.code, failure.lasti, failure.operation
     found: tuple[CodeType | None, int, str] = (failure.code, failure.lasti, "raise")
-    fresh = False
+    fresh = fresh_once = False
     while step is not None:
         code = step.tb_frame.f_code
         inside = code.co_filename.startswith(_PACKAGE)
         if not inside and not code.co_filename.startswith(_LIBRARIES):
-            found, fresh = (code, step.tb_lasti, "raise"), True
+            found, fresh, fresh_once = (code, step.tb_lasti, "raise"), True, True
         elif inside and fresh:
             found, fresh = (found[0], found[1], code.co_name.strip("_")), False
         step = step.tb_next
+    if not fresh_once and isinstance(failure.error, PldRuleError) and failure.error.at[0] is not None:
+        return (*failure.error.at, "raise")
     return found
 
 

@@ -26,6 +26,10 @@ def run_file(
     """The whole command; returns its exit code. Raises UsageError."""
     if not file.partition("::")[0].endswith(".py"):
         raise UsageError(f"run {file}: give a Python file; packaged scenarios are hunted, not run")
+    if registry.kind_of_file(file, kind) == "pld":
+        from harness.cli.running_pld import run_pld  # pytest's parts are slow
+
+        return run_pld(file, args, ranks=ranks, kind=kind, json=json)
     found = registry.find_all(file, kind, args)
     if len(found) > 1:
         names = ", ".join(one.name for one in found)

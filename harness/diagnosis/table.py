@@ -8,6 +8,7 @@ that need the program's source. Exceptions are looked up under the error's own n
 
 from __future__ import annotations
 
+from harness.diagnosis.pld_causes import PLD
 from harness.diagnosis.store_causes import CAUSES
 from harness.diagnosis.stores import STORES
 from harness.diagnosis.torch_causes import TORCH
@@ -52,6 +53,10 @@ LIKELY: dict[str, tuple[str, str]] = {
     "deadlock/lost_delivery": (
         "an operation was issued and never delivered",
         "look at the fault that dropped it; without one this is an engine defect",
+    ),
+    "deadlock/core_starvation": (
+        "tasks that wait hold every core, so the task they wait for never begins",
+        "pld.system.defer_wait gives the core back; or submit the publisher first, with deps= on it",
     ),
     "deadlock/cycle": (
         "each rank waits before it notifies the one that waits for it",
@@ -194,6 +199,7 @@ LIKELY: dict[str, tuple[str, str]] = {
     ),
     **STORES,
     **TORCH,
+    **PLD,
     "exceptions/not_yet": ("the program uses a part that is not built", "leave it out"),
 }
 

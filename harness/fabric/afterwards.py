@@ -31,15 +31,16 @@ def afterwards(
     found: dict[int, Afterwards] = {}
     blocked = [
         lane for lane in simulation.lanes
-        if lane.state == "running" and lane.blocked_on is not None
+        if lane.stuck and lane.blocked_on is not None
     ]
     for lane in simulation.lanes:
         if lane.state == "running":
             lane.stopped = (lane.pending, lane.blocked_on)
     silence = io.StringIO()
+    lists = [*dispatched, *(one for rank in ranks for one in (rank.calls, rank.notes))]
     for lane in blocked:
         with (
-            _put_back(simulation, windows, [*(rank.calls for rank in ranks), *dispatched], interposer),
+            _put_back(simulation, windows, lists, interposer),
             contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence),
         ):
             found[lane.index] = _one(simulation, lane)

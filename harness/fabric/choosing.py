@@ -174,7 +174,7 @@ class Choosing(Works):
             self._unpark()
             return True
         if self.dead:
-            blocked = [lane for lane in self.lanes if lane.state == "running"]
+            blocked = [lane for lane in self.lanes if lane.stuck]
             for lane in blocked:
                 lane.inject = PeerLost(self.dead[0])
                 lane.parked = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,7 @@ from harness.fabric.windows import SharedWindows
 from harness.host import HostProgram, HostWindow, World
 from harness.interpose import Interposer, Operation
 from harness.plan import Fault, Hold, Preempt, Visibility
-from harness.record import Blocked, Failure, Run, WindowRecord
+from harness.record import Blocked, Failure, Run, Starved, WindowRecord
 
 
 @dataclass(slots=True)
@@ -90,13 +91,15 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
     observed: Any = None
     program: HostProgram | None = None
     blocked: list[Blocked] = []
+    starved: list[Starved] = []
 
     def when_blocked() -> None:
         blocked.extend(
             blocked_lane(lane, simulation, windows)
             for lane in simulation.lanes
-            if lane.state == "running" and lane not in simulation.polled
+            if lane.stuck and lane not in simulation.polled
         )
+        starved.extend(found for ask in simulation.starved if (found := ask()) is not None)
         # A program that was not written for us keeps state that no probe could put back.
         probes = not (simulation.failures or simulation.dead or simulation.polled or job.threads)
         if probes:
@@ -117,10 +120,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
         if program is not None:
             _add_memory(program, windows)
             _add_lanes(program, simulation, ranks, windows, interposer, dispatched, job.caches)
-            if job.watch:
-                with Watching(simulation):
-                    simulation.run(when_blocked)
-            else:
+            with Watching(simulation) if job.watch else nullcontext():
                 simulation.run(when_blocked)
             if simulation.uses:
                 for lane in simulation.lanes:
@@ -128,6 +128,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
     job.derived = simulation.derived
     run = finished(job, simulation, ranks, windows, world, observed, interposer, blocked)
     run.dispatched = dispatched
+    run.starved = starved
     drew = simulation.ambient.drew
     simulation.release()
     for state in ranks:  # they know their lanes, which know them
@@ -139,6 +140,9 @@ def _add_memory(program: HostProgram, windows: SharedWindows) -> None:
     """Windows first, under their own numbers, then the prepared host tensors."""
     for window in program.windows:
         regions = [Region(window.nbytes, zero=window.zero) for _ in range(program.size)]
+        for region, content in zip(regions, program.held.get(window.number, ()), strict=False):
+            kept = min(len(content), region.nbytes)
+            region.view[region.base : region.base + kept] = content[:kept]
         windows.add("window", window.name, window.shape, window.dtype, regions)
     for prepared in program.prepared.values():
         regions = (
@@ -167,7 +171,10 @@ def _add_lanes(
             index, program.size, interposer, simulation, windows, len(simulation.lanes), ranks[index]
         )
         queue = rank_queue(rank, program, windows, interposer, began)
-        rank._lane = simulation.add_lane(queue, index, worker)
+        rank._lane = lane = simulation.add_lane(queue, index, worker)
+        if worker and all(getattr(one.program, "rests", False) for one in program.queues[index]):
+            lane.rests, lane.enabled = True, False
+            lane.blocked_on = ("idle", None, -1)
 
 
 def _lanes(program: HostProgram) -> list[tuple[int, int]]:
@@ -297,13 +304,20 @@ def _results(simulation: Simulation, ranks: int) -> list[Any]:
         return [lane.result for lane in simulation.lanes]
     results: list[list[Any]] = [[] for _ in range(ranks if simulation.lanes else 0)]
     for lane in simulation.lanes:
-        results[lane.rank].append(lane.result)
+        if lane.state != "new" and (lane.blocked_on is None or lane.blocked_on[0] != "idle"):
+            results[lane.rank].append(lane.result)
     return [
         None if not lanes or any(result is None for result in lanes)
         else lanes[0] if len(lanes) == 1
         else [list(one) for one in zip(*lanes, strict=True)]
         for lanes in results
     ]
+
+
+def _notes(ranks: Sequence[Any]) -> list[Any]:
+    """By rank, what a pld program noted; empty if none did, or if its ranks were processes."""
+    notes = [getattr(rank, "notes", []) for rank in ranks]
+    return notes if any(notes) else []
 
 
 def finished(
@@ -344,6 +358,7 @@ def finished(
             {number: at for rank in ranks for number, at in rank.torch_waits.items()}
             if job.threads else {}
         ),
+        notes=_notes(ranks),
         printed=[rank.printed.text if rank.printed else "" for rank in ranks] if job.threads else [],
         private=[p.name for p in world.recorded.prepared.values() if p.private is not None],
     )

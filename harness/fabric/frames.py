@@ -6,6 +6,8 @@ import os
 import sysconfig
 from types import CodeType, FrameType
 
+from harness.errors import PldRuleError
+
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARIES = tuple(
     sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -43,4 +45,6 @@ def user_frame(error: BaseException) -> tuple[CodeType | None, int]:
         elif not code.co_filename.startswith(PACKAGE):
             found = (code, step.tb_lasti)
         step = step.tb_next
+    if found[0] is None and isinstance(error, PldRuleError):
+        found = error.at
     return found if found[0] is not None else library

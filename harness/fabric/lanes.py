@@ -35,8 +35,8 @@ class Lane:
 
     __slots__ = (
         "blocked_on", "carrier", "dying", "enabled", "failure", "fence_mark", "index", "inject",
-        "outstanding", "parked", "pending", "program", "rank", "reads", "result", "state", "stopped",
-        "stream", "unwinds", "uses", "worker",
+        "outstanding", "parked", "pending", "program", "rank", "reads", "rests", "result", "state",
+        "stopped", "stream", "unwinds", "uses", "worker",
     )
 
     def __init__(
@@ -63,6 +63,12 @@ class Lane:
         self.failure: Failure | None = None
         self.unwinds = 0
         self.uses: list[TensorUse] | None = None  # plain tensors in flight
+        self.rests = False  # until it is roused; then it begins with an event of its own
+
+    @property
+    def stuck(self) -> bool:
+        """Whether it has not ended, and not for want of work."""
+        return self.state == "running" and (self.blocked_on is None or self.blocked_on[0] != "idle")
 
 
 class Waiting:

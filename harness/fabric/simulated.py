@@ -37,7 +37,7 @@ from harness.fabric.lanes import EVENT_SECONDS, POLL_OPERATIONS, Lane
 from harness.fabric.threads import LeftBehind, ThreadCarrier
 from harness.fabric.torch_modes import Modes, end, modes, set_modes
 from harness.plan import Hold, Preempt
-from harness.record import Failure
+from harness.record import Failure, Starved
 
 EVENTS_MAX = 200_000
 PROBE_EVENTS = 200
@@ -62,8 +62,10 @@ class Simulation(Choosing):
         self.peers_lost: list[int] = []
         self.stopping = False
         self.at_end: list[Callable[[], None]] = []  # called when all lanes have ended
+        self.starved: list[Callable[[], Starved | None]] = []  # asked of a world that has stopped
         self.probed: Lane | None = None
         self._interrupt: BaseException | None = None
+        self._fresh: Lane | None = None  # whom the hub turns to next
         self._hub: Any = threads.hub() if threaded else getcurrent()
         self._modes = modes()  # of the thread, as the run finds them
         self._moded = False  # whether any lane has left them
@@ -87,7 +89,8 @@ class Simulation(Choosing):
 
         Re-raises what a program could not have meant: Ctrl-C, a test's time limit, Hypothesis's stop.
         """
-        self._enabled_lanes = self.lane_count = len(self.lanes)
+        self.lane_count = len(self.lanes)
+        self._enabled_lanes = sum(lane.enabled for lane in self.lanes)
         if self.threaded:
             self._hub.interrupted, self._hub.given_up = self._told_to_stop, carrier.out_of_reach
         with watch(self):
@@ -95,9 +98,10 @@ class Simulation(Choosing):
                 self._start()
                 if self.lanes and not self.stopping:
                     self.current = self.lanes[0]
-                    first = self._next()
-                    if first is not None:
-                        self._enter(first)
+                    self._fresh = self._next()
+                    while self._fresh is not None:
+                        following, self._fresh = self._fresh, None
+                        self._enter(following)
                 if when_blocked is not None and not self.stopping and self.ended != "overrun":
                     self._still_blocked(when_blocked)
             finally:
@@ -109,7 +113,7 @@ class Simulation(Choosing):
             raise self._interrupt
 
     def _still_blocked(self, when_blocked: Callable[[], None]) -> None:
-        if any(lane.state == "running" and lane not in self.polled for lane in self.lanes):
+        if any(lane.stuck and lane not in self.polled for lane in self.lanes):
             if self.ended == "returned":
                 self.ended = "blocked"
             self.gate = self.slow = True
@@ -121,11 +125,14 @@ class Simulation(Choosing):
             del lane.program
             if lane.state != "new":
                 del lane.carrier
+        self.starved.clear()
         del self.ambient
 
     def _start(self) -> None:
         """Run each lane up to its first operation, in order."""
         for lane in self.lanes:
+            if lane.rests:
+                continue
             lane.carrier = self._borrow()
             lane.carrier.job = self._job(lane)
             self.current = lane
@@ -141,6 +148,19 @@ class Simulation(Choosing):
                 return
         self.gate = False
         self.slow = self._deviating or bool(self._parked)
+
+    def rouse(self, lane: Lane) -> None:
+        """There is work for a lane that rests, or is idle: it may be chosen from now on."""
+        if self.gate:  # of a lane that is probed after the run
+            return
+        if lane.rests:
+            lane.rests = False
+            lane.carrier = self._borrow()
+            lane.carrier.job = self._job(lane)
+            lane.state = "running"
+            self.unblock(lane)
+        elif lane.state == "running" and not lane.stuck:
+            self.unblock(lane)
 
     def _enter(self, lane: Lane) -> None:
         self.current = lane
@@ -268,7 +288,8 @@ class Simulation(Choosing):
         if self.ambient.swapping:
             self.ambient.leave(lane.stream)
         following = self._next()
-        if following is None:
+        if following is None or not following.carrier.greenlet:
+            self._fresh = following
             return self._hub
         self.current = following
         if self.ambient.swapping:
@@ -280,7 +301,7 @@ class Simulation(Choosing):
         self.stopping = self.gate = self.slow = True
         for lane in self.lanes:
             if lane.state == "running":
-                if self.ended == "returned":
+                if self.ended == "returned" and lane.stuck:
                     self.ended = "blocked"
                 if lane.stopped is None:  # now, before `finally` blocks change it
                     lane.stopped = (lane.pending, lane.blocked_on)
@@ -352,7 +373,8 @@ class Simulation(Choosing):
         swapping = self.ambient.swapping
         if swapping:
             self.ambient.leave(lane.stream)
-        if following is None:
+        if following is None or not following.carrier.greenlet:
+            self._fresh = following  # a greenlet that a lane started would stand on that lane's depth
             self._hub.switch()
         else:
             self.current = following

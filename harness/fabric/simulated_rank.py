@@ -30,10 +30,10 @@ class RankState:
 
     counts: windows by group and name, and syncs by group (without a name), so far. calls: collective
     calls in order. lanes: the rank as each of its lanes sees it. torch_calls, torch_waits, printed: of a
-    program of frontends/torch_distributed (record.py).
+    program of frontends/torch_distributed (record.py). notes: of one of frontends/pypto (its dfx.py).
     """
 
-    __slots__ = ("calls", "counts", "lanes", "printed", "torch_calls", "torch_waits")
+    __slots__ = ("calls", "counts", "lanes", "notes", "printed", "torch_calls", "torch_waits")
 
     def __init__(self) -> None:
         self.counts: dict[tuple[tuple[int, ...], str | None], int] = {}
@@ -42,6 +42,7 @@ class RankState:
         self.torch_calls: list[Any] = []
         self.torch_waits: dict[int, tuple[CodeType | None, int]] = {}
         self.printed: Any = None
+        self.notes: list[Any] = []
 
 
 class SimulatedRank(OneSided):
@@ -113,7 +114,7 @@ class SimulatedRank(OneSided):
         for lane in self._state.lanes:
             OneSided._died(lane)
             lane._lane.dying = True
-            if lane is not self and lane._lane.state == "running":
+            if lane is not self and lane._lane.stuck:
                 self._sim.inject(lane._lane, RankDied())
 
     def _free(self, window: Window, code: CodeType, lasti: int) -> None:

@@ -8,6 +8,7 @@
     rank-N.log     what rank N did and what was delivered for it, one event a line
     stacks.txt     tracebacks of what raised, and where each blocked rank stands
     versions.json  Python, torch and the other libraries
+    dfx_outputs/   of a pld program: what each device did (frontends/pypto/dfx.py)
 
 It is built beside its place and renamed, so it is there as a whole or not at all. A folder of the
 same finding is replaced.
@@ -32,6 +33,7 @@ import msgspec
 from harness.corpus import encode_file, seed_of
 from harness.errors import UsageError
 from harness.finding import Finding, Outcome
+from harness.frontends.pypto.dfx import dfx_files
 from harness.plan import encode
 from harness.record import Run, place
 from harness.registry import MAIN
@@ -44,6 +46,7 @@ from harness.scenario import Scenario
 if TYPE_CHECKING:
     from harness.minimise import Minimised
 
+PLD_MAIN = "main"  # as frontends/pypto/scenarios.py calls a file's host calls
 LIBRARIES = ("rankfault", "torch", "numpy", "greenlet", "hypothesis", "msgspec", "pytest")
 
 
@@ -51,7 +54,7 @@ def name_of(outcome: Outcome, finding: Finding) -> str:
     """`<scenario>-<short id>`: a function of the plan and the finding alone."""
     plan = outcome.plan
     path, _, name = plan.scenario.rpartition("::")
-    stem = PurePosixPath(path).stem if name == MAIN else name
+    stem = PurePosixPath(path).stem if name.partition("#")[0] in (MAIN, PLD_MAIN) else name
     digest = hashlib.sha256(encode(plan) + finding.identity.encode()).hexdigest()[:8]
     return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', stem)}-{digest}"
 
@@ -83,6 +86,7 @@ def leave(
     }
     for rank in range(outcome.run.ranks):
         contents[f"rank-{rank}.log"] = rank_log(outcome.run, rank)
+    contents |= {f"dfx_outputs/{path}": file for path, file in dfx_files(outcome.run).items()}
     _write(parent, name, contents)
     return parent / name, text
 
@@ -131,7 +135,9 @@ def _write(parent: Path, name: str, contents: dict[str, str]) -> None:
         scratch = tempfile.mkdtemp(prefix=f".{name}.", dir=parent)
         os.chmod(scratch, 0o755)
         for file, text in contents.items():
-            (Path(scratch) / file).write_text(text, encoding="utf-8")
+            target_file = Path(scratch) / file
+            target_file.parent.mkdir(parents=True, exist_ok=True)
+            target_file.write_text(text, encoding="utf-8")
         if target.is_dir() and not target.is_symlink():
             shutil.rmtree(target)
         os.rename(scratch, target)

@@ -151,7 +151,9 @@ def _many(count: int, word: str) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+    if len(text) <= width:
+        return text
+    return "…" + text[1 - width :] if "::" in text else text[: width - 1] + "…"  # a path tells least
 
 
 def next_command(hunts: Sequence[Hunt], seed: str | None) -> str:

@@ -9,7 +9,6 @@ time-out of a process group, 30 minutes, is set to `GROUP_SECONDS`.
 from __future__ import annotations
 
 import os
-import re
 import runpy
 import sys
 from datetime import timedelta
@@ -18,6 +17,7 @@ from typing import NamedTuple
 from unittest import mock
 
 import torch.distributed as dist
+from planted import Program, programs_in
 
 from harness.ambient import now
 from harness.supervise import Ending, supervised
@@ -28,54 +28,11 @@ WORLD_SECONDS = 40.0
 # At both ends of every connection c10d looks up the other's name by DNS (127.0.0.1 as ::ffff:127.0.0.1 is
 # not in /etc/hosts): an answer that is lost would hold the world up for 5 s, longer than GROUP_SECONDS.
 RESOLVER = "timeout:1 attempts:1"
-CURED = re.compile(r"^( *)# cured: ?(.*)$")
-
-
-class Program(NamedTuple):
-    """A script and what its first lines say. expects: kinds of findings of which one is due."""
-
-    path: Path
-    text: str
-    ranks: tuple[int, ...]
-    expects: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return self.path.stem
-
-    @property
-    def cured(self) -> str:
-        """The text without its defect: the line after `# cured:` lines gives way to what they say."""
-        kept: list[str] = []
-        right: list[str] = []
-        for line in self.text.splitlines():
-            found = CURED.match(line)
-            if found:
-                right.append((found[1] + found[2]).rstrip())
-            elif right:
-                kept += [one for one in right if one]
-                right = []
-            else:
-                kept.append(line)
-        return "\n".join([*kept, ""])
 
 
 def programs(kind: str) -> list[Program]:
     """The `correct` or the `defective` ones, by name."""
-    found = []
-    for path in sorted((PROGRAMS / kind).glob("*.py")):
-        text = path.read_text()
-        first, _, last = re.match(r"# ranks: (\d+)(\.\.(\d+))?\n", text).groups()
-        expects = re.search(r"^# expects: (.*)$", text, re.MULTILINE)
-        found.append(
-            Program(
-                path,
-                text,
-                tuple(range(int(first), int(last or first) + 1)),
-                tuple(expects[1].split(" or ")) if expects else (),
-            )
-        )
-    return found
+    return programs_in(PROGRAMS / kind)
 
 
 def be_rank(value: dict, _: list[int]) -> None:

@@ -1,0 +1,90 @@
+"""What a pld program's own check says of the outputs of one of its host calls.
+
+The main (or test) that made the call compares the outputs with its golden values; outputs as in the
+default run are as right as they were there, others are given to it again. Where it would accept anything,
+an output that differs from the default run's is the finding.
+
+Runs of other scenarios have no such program, and nothing is found in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from harness.checkers.integrity import Integrity
+from harness.checkers.wording import finding
+from harness.errors import one_line
+from harness.finding import Finding
+from harness.record import Run, place, site_of
+
+if TYPE_CHECKING:
+    from harness.frontends.pypto.programs import Program, Raised
+
+
+class Seen(dict[str, list[Any]]):
+    """What a host call left, `{name: [one value a rank]}`, and whose call it was.
+
+    program: None where nobody checks the outputs. number: which of its calls. outputs: the tensors.
+    expected: those of the default run, or None.
+    """
+
+    program: Program | None = None
+    number: int = 0
+    outputs: list[torch.Tensor]
+    expected: dict[str, list[Any]] | None = None
+    usual: list[torch.Tensor] | None = None
+
+
+class Golden:
+    """Kinds: check_failed, depends_on_schedule; and integrity's, which says where a wrong value came
+    from."""
+
+    name = "golden"
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        """The program's word on the outputs of a run that ended well."""
+        seen = run.observed
+        if not isinstance(seen, Seen) or run.failures or run.dead or run.peers_lost:
+            return
+        if run.ended != "returned" or seen.usual is None:
+            return
+        program, differs = seen.program, not _alike(seen.outputs, seen.usual)
+        raised: Raised | None = None
+        if program is not None:
+            last = seen.number == len(program.calls) - 1
+            if differs:
+                raised = program.judged(seen.number, seen.outputs)
+            elif last:
+                raised = program.failed
+            if differs and raised is None and not program.blind(seen.number):
+                return
+        if raised is None and not differs:
+            return
+        if differs and not (program is not None and program.failed is not None):
+            run.expected, held = seen.expected, run.expected
+            yield from Integrity().check(run)
+            run.expected = held
+        if raised is not None:
+            at = place(raised.code, raised.lasti)
+            yield finding(
+                self.name, "check_failed", -1,
+                f"the program's own check failed at {at}: {type(raised.error).__name__}: "
+                f"{one_line(raised.error).removeprefix(type(raised.error).__name__ + ': ')}",
+                sites=(site_of(raised.code, raised.lasti, "check"),),
+            )
+        elif differs:
+            yield finding(
+                self.name, "depends_on_schedule", -1,
+                "the outputs differ from those of the default run, and the program checks none of them",
+            )
+
+
+def _alike(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
+    return all(
+        torch.equal(a, b)
+        or (a.is_floating_point() and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True))
+        for a, b in zip(left, right, strict=True)
+    )

@@ -1,0 +1,1 @@
+"""PyPTO `pld` programs, run as ordinary Python on the simulated fabric."""
