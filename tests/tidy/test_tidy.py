@@ -86,13 +86,11 @@ TESTED_ELSEWHERE = {
     "harness/frontends/torch_distributed/place.py": "test_exchange, test_backend",
     "harness/frontends/pypto/credits.py": "test_composites: the barriers of every collective",
     "harness/proof.py": "test_minimise: what is proven minimal",
-    "harness/frontends/pypto/calls.py": "test_scenarios, test_compiled: calls, and who performs them",
     "harness/frontends/pypto/decorators.py": "test_functions: what each decorator makes",
     "harness/frontends/pypto/dtypes.py": "a table; every pld test names its entries",
     "harness/frontends/pypto/enums.py": "a table; test_remote and the collectives' tests use it",
     "harness/frontends/pypto/operate.py": "test_remote: every operation, and whose line it is",
     "harness/frontends/pypto/programs.py": "test_scenarios: mains and tests, run and asked again",
-    "harness/frontends/pypto/running.py": "test_functions, test_scenarios: queues of devices",
 }
 # Folders whose test files are named after what they show, not after each module.
 TESTED_BY_FOLDER = ("checkers", "cli", "diagnosis", "report", "schedule")
