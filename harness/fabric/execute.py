@@ -314,6 +314,12 @@ def _results(simulation: Simulation, ranks: int) -> list[Any]:
     ]
 
 
+def _notes(ranks: Sequence[Any]) -> list[Any]:
+    """By rank, what a pld program noted; empty if none did, or if its ranks were processes."""
+    notes = [getattr(rank, "notes", []) for rank in ranks]
+    return notes if any(notes) else []
+
+
 def finished(
     job: Job, simulation: Simulation, ranks: list[RankState], windows: SharedWindows,
     world: World, observed: Any, interposer: Interposer | None, blocked: list[Blocked],
@@ -352,7 +358,7 @@ def finished(
             {number: at for rank in ranks for number, at in rank.torch_waits.items()}
             if job.threads else {}
         ),
-        notes=[rank.notes for rank in ranks] if any(rank.notes for rank in ranks) else [],
+        notes=_notes(ranks),
         printed=[rank.printed.text if rank.printed else "" for rank in ranks] if job.threads else [],
         private=[p.name for p in world.recorded.prepared.values() if p.private is not None],
     )

@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
-from harness.errors import PldRuleError, WrongArgument
+from harness.errors import PldRuleError
 from harness.fabric.memory import POISON, filled
 from harness.frontends.pypto import operate
 from harness.frontends.pypto.dtypes import DataType
+from harness.frontends.pypto.rules import broken
 from harness.frontends.pypto.values import HostTensor, Tile, View, WindowView
 
 
@@ -67,18 +68,18 @@ def tile_of(given: Any) -> Tile:
         return tile_of(given.get())
     if isinstance(given, HostTensor | WindowView):
         raise PldRuleError("device_only", f"{given!r} is used by a device's operation in host code")
-    raise WrongArgument(f"{given!r} where a tensor or a tile is due")
+    raise broken("wrong_operand", f"{given!r} where a tensor or a tile is due")
 
 
 def view_of(given: Any, what: str) -> View:
-    """The memory that an operation is given. Raises WrongArgument (a tile), PldRuleError (host code)."""
+    """The memory that an operation is given. Raises PldRuleError (a tile, host code)."""
     if isinstance(given, Later):
         given = given.get()
     if isinstance(given, View):
         return given
     if isinstance(given, HostTensor | WindowView):
         raise PldRuleError("device_only", f"pl.{what} of {given!r} in host code")
-    raise WrongArgument(f"pl.{what} of {given!r}: a tensor is due")
+    raise broken("wrong_operand", f"pl.{what} of {given!r}: a tensor is due")
 
 
 def padded(data: torch.Tensor, physical: tuple[int, ...], dtype: DataType) -> Tile:

@@ -114,7 +114,7 @@ def test_regions_in_regions():
 def blocks(n):
     found = []
     for i in pl.spmd(n):
-        found.append(i)
+        found += [i]
     with pl.spmd(n, deps=[]) as tid:
         found.append("with")
     return found, tid
@@ -166,7 +166,9 @@ def leaves(n):
             break
 
 
-@pytest.mark.parametrize(("function", "what"), [(returns, "`return` inside pl.at"), (leaves, "`break` out of")])
+@pytest.mark.parametrize(
+    ("function", "what"), [(returns, "`return` inside pl.at"), (leaves, "`break` out of")]
+)
 def test_what_leaves_a_region_is_refused_with_its_line(function, what):
     with pytest.raises(UserFileError, match=f"test_rewriting.py:[0-9]+: {what}"):
         rewritten(function, Door())

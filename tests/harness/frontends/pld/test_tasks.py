@@ -1,6 +1,7 @@
 """Tasks of a device: edges, cores, scopes, deferred waits, and what goes wrong without them.
 
-Annotations of pld functions are evaluated when a function is defined: no `from __future__ import annotations`.
+Annotations of pld functions are evaluated when a function is defined, so nothing is imported from
+`__future__`.
 """
 
 import pytest
