@@ -89,7 +89,6 @@ TESTED_ELSEWHERE = {
     "harness/frontends/pypto/operands.py": "test_ops: what an operation is given",
     "harness/frontends/pypto/ops_names.py": "test_ops, test_ops_math: every name is one of theirs",
     "harness/frontends/pypto/regions.py": "test_tasks: what a region is, and where it runs",
-    "harness/frontends/pypto/calls.py": "test_scenarios, test_compiled: calls, and who performs them",
     "harness/frontends/pypto/decorators.py": "test_functions: what each decorator makes",
     "harness/frontends/pypto/dtypes.py": "a table; every pld test names its entries",
     "harness/frontends/pypto/enums.py": "a table; test_remote and the collectives' tests use it",
