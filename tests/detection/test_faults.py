@@ -54,7 +54,7 @@ def changes_nothing(name, fault, plans_max):
 def test_every_bug_fault_is_declared_somewhere():
     """A fault that no scenario declares is one whose detection nothing shows.
 
-    A launcher's faults hit users' scripts, which declare nothing: tests/faults/test_launch.py shows theirs.
+    A launcher's faults hit users' scripts, which declare nothing: test_launch.py shows theirs.
     """
     bugs = {
         name for name, fault in registry.faults().items()
