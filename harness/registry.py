@@ -174,6 +174,9 @@ def _in_folder(folder: str, kind: str | None, argv: Sequence[str]) -> list[Scena
     """
     from harness.frontends.pypto.scenarios import cannot_run, is_test_file
 
+    folder = _from_here(folder)
+    if PurePosixPath(folder).is_absolute() or ".." in PurePosixPath(folder).parts:
+        raise UserFileError(f"{folder}: it must lie below the working directory; cd {folder} first")
     found: list[Scenario] = []
     for file in sorted(Path(folder).rglob("*.py")):
         if file.name in ("conftest.py", "__init__.py"):

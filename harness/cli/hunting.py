@@ -367,7 +367,8 @@ def run_hunt(wanted: Wanted) -> int:
         say("stopped with Ctrl-C; this is what was done so far")
     seeds = [found.seed_file or token_of(found.outcome.plan) for found in session.found.values()]
     if finished or seeds:
-        say(f"next: {next_command(session.hunts, seeds[0] if seeds else None)}")
+        first = seeds[0] if seeds else None
+        say(f"next: {next_command(session.hunts, first, wanted.targets)}")
     session.output.give(session.data(code))
     if session.problem is not None:  # the finding counts; its seed is the token above
         complain(one_line(session.problem))

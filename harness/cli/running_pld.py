@@ -38,9 +38,9 @@ def run_pld(
         for line in printed.splitlines():
             output.say(line)
         if not program.calls and program.raised is None:
-            output.say("PASS: no host call")
-            output.give({"exit_code": 0, "verdict": "PASS", "calls": [], "printed": printed})
-            return 0
+            output.say("UNKNOWN: the program made no host call, so nothing ran on a device")
+            output.give({"exit_code": 4, "verdict": "UNKNOWN", "calls": [], "printed": printed})
+            return 4
     scenarios = registry.find_all(file, kind, args)
     _check_ranks(scenarios, ranks)
     outcomes: list[Outcome] = []

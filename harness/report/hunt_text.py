@@ -156,8 +156,11 @@ def _cut(text: str, width: int) -> str:
     return "…" + text[1 - width :] if "::" in text else text[: width - 1] + "…"  # a path tells least
 
 
-def next_command(hunts: Sequence[Hunt], seed: str | None) -> str:
-    """What to type next: replay what was found, hunt longer, or see that a planted bug is found."""
+def next_command(hunts: Sequence[Hunt], seed: str | None, targets: Sequence[str] = ()) -> str:
+    """What to type next: replay what was found, hunt longer, or see that a planted bug is found.
+
+    targets: as the user named them.
+    """
     if seed is not None:
         return f"rankfault replay {shlex.quote(seed)}"
     unknown = [hunt for hunt in hunts if verdict_of(hunt) is Verdict.UNKNOWN]
@@ -168,7 +171,7 @@ def next_command(hunts: Sequence[Hunt], seed: str | None) -> str:
         if planted is not None:
             scenario = planted.order.scenario
             return f"rankfault hunt {scenario.name} --bug {sorted(scenario.mutants)[0]}"
-        return "rankfault hunt --minutes 10"
+        return shlex.join(["rankfault", "hunt", *targets, "--minutes", "10"])
     order = hunts[0].order
     if not order.bug and not order.faults and order.scenario.mutants:
         return f"rankfault hunt {order.scenario.name} --bug {sorted(order.scenario.mutants)[0]}"
