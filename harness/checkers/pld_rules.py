@@ -16,6 +16,7 @@ Not modelled: orders that come from polling something else than a cell.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -97,9 +98,9 @@ class _Cells:
         before, after = self._event(previous), self._event(index)
         if self.run.rank_of(before) == self.run.rank_of(after):
             return False
-        return type(after.value) is tuple and not any(
-            previous < seen < index and self._learnt(after.owner, seen, index)
-            for seen in self.waits[key]
+        seen = _first_after(self.waits[key], previous)
+        return type(after.value) is tuple and (
+            seen is None or not self._learnt(after.owner, seen, index)
         )
 
     def _overwritten(self, key: Key, previous: int, index: int) -> Finding:
@@ -150,10 +151,17 @@ class _Cells:
 
     def _learnt(self, lane: int, since: int, until: int) -> bool:
         """Whether the lane waited for anything in between."""
-        return any(since < index < until for index in self._acquired[lane])
+        learnt = _first_after(self._acquired[lane], since)
+        return learnt is not None and learnt < until
 
     def _named(self, key: Key) -> str:
         return elements(self.run, key[0], key[2], key[2] + 4)
 
     def _event(self, index: int) -> Event:
         return Event._make(self.run.raw[index])
+
+
+def _first_after(indexes: list[int], index: int) -> int | None:
+    """The first of ascending `indexes` behind `index`."""
+    at = bisect_right(indexes, index)
+    return indexes[at] if at < len(indexes) else None

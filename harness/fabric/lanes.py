@@ -66,9 +66,14 @@ class Lane:
         self.rests = False  # until it is roused; then it begins with an event of its own
 
     @property
+    def idle(self) -> bool:
+        """Whether it waits for work."""
+        return self.state == "running" and self.blocked_on is not None and self.blocked_on[0] == "idle"
+
+    @property
     def stuck(self) -> bool:
         """Whether it has not ended, and not for want of work."""
-        return self.state == "running" and (self.blocked_on is None or self.blocked_on[0] != "idle")
+        return self.state == "running" and not self.idle
 
 
 class Waiting:

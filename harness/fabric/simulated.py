@@ -114,8 +114,7 @@ class Simulation(Choosing):
 
     def _still_blocked(self, when_blocked: Callable[[], None]) -> None:
         if any(lane.stuck and lane not in self.polled for lane in self.lanes):
-            if self.ended == "returned":
-                self.ended = "blocked"
+            self.ended = "blocked" if self.ended == "returned" else self.ended
             self.gate = self.slow = True
             when_blocked()
 
@@ -130,16 +129,9 @@ class Simulation(Choosing):
 
     def _start(self) -> None:
         """Run each lane up to its first operation, in order."""
-        for lane in self.lanes:
-            if lane.rests:
-                continue
-            lane.carrier = self._borrow()
-            lane.carrier.job = self._job(lane)
-            self.current = lane
-            if self.ambient.swapping:
-                self.ambient.enter(lane.stream)
-            lane.state = "running"
-            self._turn_to(lane)
+        for lane in [one for one in self.lanes if not one.rests]:
+            self._begin(lane)
+            self._enter(lane)
             if self.ambient.swapping:
                 self.ambient.leave(lane.stream)
             if modes() != self._modes:
@@ -151,15 +143,9 @@ class Simulation(Choosing):
 
     def rouse(self, lane: Lane) -> None:
         """There is work for a lane that rests, or is idle: it may be chosen from now on."""
-        if self.gate:  # of a lane that is probed after the run
-            return
-        if lane.rests:
-            lane.rests = False
-            lane.carrier = self._borrow()
-            lane.carrier.job = self._job(lane)
-            lane.state = "running"
-            self.unblock(lane)
-        elif lane.state == "running" and not lane.stuck:
+        if not self.gate and (lane.rests or lane.idle):  # gated: what a probe after the run does
+            if lane.rests:
+                self._begin(lane)
             self.unblock(lane)
 
     def _enter(self, lane: Lane) -> None:
@@ -167,6 +153,12 @@ class Simulation(Choosing):
         if self.ambient.swapping:
             self.ambient.enter(lane.stream)
         self._turn_to(lane)
+
+    def _begin(self, lane: Lane) -> None:
+        lane.carrier = self._borrow()
+        lane.carrier.job = self._job(lane)
+        lane.state = "running"
+        lane.rests = False
 
     def _borrow(self) -> Carrier | ThreadCarrier:
         if not self.threaded:

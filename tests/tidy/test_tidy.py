@@ -89,13 +89,11 @@ TESTED_ELSEWHERE = {
     "harness/frontends/pypto/operands.py": "test_ops: what an operation is given",
     "harness/frontends/pypto/ops_names.py": "test_ops, test_ops_math: every name is one of theirs",
     "harness/frontends/pypto/regions.py": "test_tasks: what a region is, and where it runs",
-    "harness/frontends/pypto/calls.py": "test_scenarios, test_compiled: calls, and who performs them",
     "harness/frontends/pypto/decorators.py": "test_functions: what each decorator makes",
     "harness/frontends/pypto/dtypes.py": "a table; every pld test names its entries",
     "harness/frontends/pypto/enums.py": "a table; test_remote and the collectives' tests use it",
     "harness/frontends/pypto/operate.py": "test_remote: every operation, and whose line it is",
     "harness/frontends/pypto/programs.py": "test_scenarios: mains and tests, run and asked again",
-    "harness/frontends/pypto/running.py": "test_functions, test_scenarios: queues of devices",
 }
 # Folders whose test files are named after what they show, not after each module.
 TESTED_BY_FOLDER = ("checkers", "cli", "diagnosis", "report", "schedule")

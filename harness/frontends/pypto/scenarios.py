@@ -145,7 +145,8 @@ class Call:
         elif self.program.refused is None or self.number > len(calls) or self.repeated:
             if not calls:
                 raise UserFileError(f"{path}: {_why_none(self.program)}")
-            names = [f"{MAIN if of_main else item}#{n + 1}" for n in range(len(calls))]
+            first = MAIN if of_main else item
+            names = [first, *(f"{first}#{n + 1}" for n in range(1, len(calls)))]
             raise UnknownName(
                 f"host call in {path}", wanted, [*names, *(one.call.function.name for one in calls)]
             )
