@@ -280,8 +280,8 @@ def available_cluster_count() -> Any:
 
 
 def fence() -> None:
-    """Order this core's writes: before, then after."""
-    operate("fence")
+    """What this core wrote to peers is there when this returns."""
+    operate("quiet")
 
 
 def cacheinvalid(*_region: Any) -> None:
