@@ -25,11 +25,11 @@ PITFALLS = planted.programs_in(HERE / "pld_programs" / "pitfalls")
 STEPS = [program for program in PITFALLS if program.name.startswith("step_")]
 
 
-def hunted(program, text, ranks, plans):
+def hunted(program, text, ranks, plans, *, caches=False):
     """The hunts of the program's host calls, on `ranks` devices, until one finds something."""
     argv = ("-d", ",".join(map(str, range(ranks))))
     for made in scenarios_in(program.path.name, text.encode(), argv):
-        result = hunt(Order(made, 7, ranks=(ranks, ranks), plans_max=plans))
+        result = hunt(Order(made, 7, ranks=(ranks, ranks), plans_max=plans, caches=caches))
         if result.finding is not None:
             break
     return result
@@ -67,6 +67,17 @@ def test_no_correct_program_and_no_cured_one_is_accused(program):
     result = hunted(program, program.cured, program.ranks[0], BY_DAY)
     assert result.finding is None, str(result.finding)
     assert result.statistics.plans == BY_DAY
+
+
+@pytest.mark.parametrize("program", named([*CORRECT, *PITFALLS]))
+def test_with_caches_only_packed_cells_that_are_set_are_accused(program):
+    """all_to_all_v Sets its counts in one line: where that is written back, it takes others along."""
+    result = hunted(program, program.cured, program.ranks[0], BY_DAY // 2, caches=True)
+    if program.name == "ragged_exchange":
+        assert result.finding is not None
+        assert result.finding.name == "integrity/wrong_value"
+    else:
+        assert result.finding is None, str(result.finding)
 
 
 @pytest.mark.nightly

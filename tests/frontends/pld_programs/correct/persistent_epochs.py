@@ -30,7 +30,7 @@ def swap(
     data = pl.store(pl.load(x, [0, 0], [1, SIZE]), [slot, 0], data)
     for peer in pl.range(n):
         if peer != me:
-            pld.system.notify(signal, peer=peer, offsets=[me, 0], value=now, op=pld.NotifyOp.Set)
+            pld.system.notify(signal, peer=peer, offsets=[me, 0], value=1, op=pld.NotifyOp.AtomicAdd)
     for src in pl.range(n):
         if src != me:
             pld.system.wait(signal, offsets=[src, 0], expected=now, cmp=pld.WaitCmp.Ge)

@@ -25,8 +25,8 @@ def exchange(
     n = pld.nranks(ctx)
     for peer in pl.range(n):
         # cured: pld.tensor.put(rows, peer, x, [me, 0], [peer, 0], [1, SIZE])
-        # cured: pld.system.notify(signal, peer=peer, offsets=[me, 0], value=1, op=pld.NotifyOp.Set)
-        pld.system.notify(signal, peer=peer, offsets=[me, 0], value=1, op=pld.NotifyOp.Set)
+        # cured: pld.system.notify(signal, peer, [me, 0], 1, op=pld.NotifyOp.AtomicAdd)
+        pld.system.notify(signal, peer, [me, 0], 1, op=pld.NotifyOp.AtomicAdd)
         # cured:
         pld.tensor.put(rows, peer, x, [me, 0], [peer, 0], [1, SIZE])
     for src in pl.range(n):
