@@ -61,7 +61,7 @@ def first_failure(run: Run, checker: str) -> Iterable[Finding]:
         first.error.rule if isinstance(first.error, PldRuleError)
         else snake_case(type(first.error).__name__)
     )
-    text = one_line(first.error).removeprefix("host: " if first.rank < 0 else f"rank {first.rank}: ")
+    text = _text(first)
     deed = "raised"
     if isinstance(first.error, NoSchedulingPoint):
         deed, text = "reached no scheduling point", text or "it was looping when it was stopped"
@@ -73,6 +73,12 @@ def first_failure(run: Run, checker: str) -> Iterable[Finding]:
         traceback=first.traceback if first.lane >= 0 else _of_host(first.error),
         consequences=[*_later(run, first, failures[1:]), *_stuck(run)],
     )
+
+
+def _text(failure: Failure) -> str:
+    """What the error says, without who and where, which stand in front of it already."""
+    who = "host: " if failure.rank < 0 else f"rank {failure.rank}: "
+    return one_line(failure.error).removeprefix(who).removeprefix(f"{place(*where(failure)[:2])}: ")
 
 
 def _first(run: Run, failure: Failure, operation: str) -> str:
@@ -103,7 +109,7 @@ def aftermath(run: Run) -> list[str]:
     """What followed from something that is no rank's own failure: each failure, then each standstill."""
     raised = [
         f"after it: {run.lane_name(failure.lane)} raised at {place(*where(failure)[:2])}: "
-        + one_line(failure.error).removeprefix(f"rank {failure.rank}: ")
+        + _text(failure)
         for failure in real_failures(run) if failure.lane >= 0
     ]
     return raised + _stuck(run)
@@ -116,8 +122,7 @@ def _later(run: Run, first: Failure, others: list[Failure]) -> list[str]:
         same = where(first)[:2] == (code, lasti) and type(failure.error) is type(first.error)
         lines.append(
             f"{'the same' if same else 'after it'}: {run.lane_name(failure.lane)} raised at "
-            f"{place(code, lasti)}: "
-            + one_line(failure.error).removeprefix(f"rank {failure.rank}: ")
+            f"{place(code, lasti)}: {_text(failure)}"
         )
     return lines
 

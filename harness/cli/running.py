@@ -11,6 +11,7 @@ from harness.corpus import token_of
 from harness.errors import UsageError
 from harness.finding import Outcome, Verdict
 from harness.plan import Plan
+from harness.report.hunt_text import hunt_again
 from harness.report.text import report
 from harness.run import run
 from harness.scenario import Scenario
@@ -44,7 +45,7 @@ def run_file(
     for finding in outcome.findings[:1]:
         output.say(f"\n{report(outcome, finding, scenario, width=width())}\n")
     code = EXIT[outcome.verdict]
-    output.say(_sum_up(outcome, file))
+    output.say(_sum_up(outcome, hunt_again(file, args, kind)))
     output.give(_data(outcome, code))
     return code
 
@@ -95,12 +96,12 @@ def world_size(scenario: Scenario, ranks: int | None) -> int:
     return ranks
 
 
-def _sum_up(outcome: Outcome, file: str) -> str:
+def _sum_up(outcome: Outcome, then: str) -> str:
     done = outcome.run
     what = f"{outcome.verdict.name}: {done.ranks} ranks, {len(done.raw)} events"
     if outcome.verdict is Verdict.UNKNOWN:
         what += "; " + "; ".join(outcome.notes)
-    return f"{what}\nnext: rankfault hunt {file}" if not outcome.findings else what
+    return f"{what}\nnext: {then}" if not outcome.findings else what
 
 
 def _data(outcome: Outcome, code: int) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from harness.frontends.pypto.modules import check_choice
 from harness.frontends.pypto.programs import MAIN, program_of
 from harness.frontends.pypto.scenarios import is_test_file
 from harness.plan import Plan
+from harness.report.hunt_text import hunt_again
 from harness.report.text import report
 from harness.run import run
 from harness.scenario import Scenario
@@ -29,7 +30,7 @@ def run_pld(
     """The whole command; returns its exit code. Raises UsageError."""
     check_choice(asked=kind is not None)
     output = Output(json=json)
-    path, _, wanted = file.partition("::")
+    path = file.partition("::")[0]
     printed = ""
     if not is_test_file(path):
         text, _ = registry.user_text(path)
@@ -57,7 +58,7 @@ def run_pld(
         elif outcome.findings:
             output.say(f"{scenario.name}: {outcome.findings[0].message}")
     verdict = max((one.verdict for one in outcomes), default=Verdict.UNKNOWN)
-    output.say(_sum_up(outcomes, len(scenarios), verdict, file, wanted))
+    output.say(_sum_up(outcomes, len(scenarios), verdict, hunt_again(file, args, kind)))
     code = EXIT[verdict]
     output.give({
         "exit_code": code, "verdict": verdict.name, "printed": printed,
@@ -77,7 +78,7 @@ def _check_ranks(scenarios: list[Scenario], ranks: int | None) -> None:
             )
 
 
-def _sum_up(outcomes: list[Outcome], count: int, verdict: Verdict, file: str, wanted: str) -> str:
+def _sum_up(outcomes: list[Outcome], count: int, verdict: Verdict, then: str) -> str:
     failed = sum(bool(one.findings) for one in outcomes)
     if len(outcomes) == 1 and count == 1:
         done = outcomes[0].run
@@ -85,7 +86,7 @@ def _sum_up(outcomes: list[Outcome], count: int, verdict: Verdict, file: str, wa
     else:
         left = count - len(outcomes)
         what = f"{verdict.name}: {len(outcomes)} host calls, {failed} with a finding, {left} left out"
-    return what if failed else f"{what}\nnext: rankfault hunt {file}"
+    return what if failed else f"{what}\nnext: {then}"
 
 
 def _data(outcome: Outcome) -> dict[str, Any]:

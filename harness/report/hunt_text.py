@@ -55,6 +55,9 @@ def title(order: Order) -> str:
 def command(order: Order, plans: int | None = None, *, seeded: bool = True) -> str:
     """The command line that hunts the same plans again. plans: how many; seeded: the same ones."""
     words = ["rankfault", "hunt", order.scenario.name]
+    argv = getattr(order.scenario.params(), "argv", ()) if order.scenario.given else ()
+    if argv:
+        words.append(f"--args={shlex.join(argv)}")
     if order.bug:
         words += ["--bug", order.bug]
     for name in order.faults:
@@ -154,6 +157,12 @@ def _cut(text: str, width: int) -> str:
     if len(text) <= width:
         return text
     return "…" + text[1 - width :] if "::" in text else text[: width - 1] + "…"  # a path tells least
+
+
+def hunt_again(file: str, args: Sequence[str], kind: str | None) -> str:
+    """The command that hunts in what has just run, with its own arguments. kind: as was asked for."""
+    given = [f"--args={shlex.join(args)}"] if args else []
+    return shlex.join(["rankfault", "hunt", file, *([f"--as={kind}"] if kind else []), *given])
 
 
 def next_command(hunts: Sequence[Hunt], seed: str | None, targets: Sequence[str] = ()) -> str:

@@ -73,7 +73,7 @@ def test_a_script_runs_with_its_own_arguments(cli):
     assert (code, err) == (0, "")
     assert out.splitlines()[:3] == [f"[rank {rank}] sum 3.0 --lr 0.1" for rank in range(3)]
     assert "PASS: 3 ranks" in out
-    assert out.splitlines()[-1] == "next: rankfault hunt train.py"
+    assert out.splitlines()[-1] == "next: rankfault hunt train.py '--args=--lr 0.1'"
 
 
 def test_four_ranks_unless_told_otherwise_and_what_follows_two_dashes_is_the_scripts(cli):

@@ -13,6 +13,7 @@ alone: ours beside it must be asked for (`--as pld`).
 from __future__ import annotations
 
 import contextlib
+import difflib
 import dis
 import importlib.util
 import sys
@@ -49,7 +50,10 @@ class Simulated(ModuleType):
         code, lasti = here()
         short = self.__name__.replace("pypto.language.distributed", "pld").replace("pypto.language", "pl")
         kind = ImportError if code is not None and code.co_code[lasti] == _IMPORT_FROM else NotSimulated
-        raise kind(f"{place(code, lasti)}: {short}.{name} is not simulated")
+        known = [one for one in vars(self) if not one.startswith("_")]
+        like = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+        meant = f"; did you mean {like[0]!r}?" if like else ""
+        raise kind(f"{place(code, lasti)}: {short}.{name} is not simulated{meant}")
 
 
 def _filled(module: Simulated, names: Mapping[str, Any]) -> Simulated:

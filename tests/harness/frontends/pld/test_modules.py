@@ -34,6 +34,8 @@ def test_what_is_not_there_says_what_and_where():
         _ = pl.gather
     with pytest.raises(AttributeError, match=r"pld\.tensor\.teleport is not simulated"):
         _ = modules()["pypto.language.distributed"].tensor.teleport
+    with pytest.raises(AttributeError, match=r"pld\.rnak is not simulated; did you mean 'rank'\?$"):
+        _ = modules()["pypto.language.distributed"].rnak
     with installed(), pytest.raises(ImportError, match=r"pl\.gather is not simulated"):
         exec("from pypto.language import gather")
 

@@ -1,0 +1,56 @@
+"""`rankfault run` and `hunt` of a pld program: what they say to do next, and what they refuse."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+
+RING = Path(__file__).parent / "pld_programs" / "correct" / "ring_shift_put.py"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "ring.py").write_text(RING.read_text())
+    (tmp_path / "typo.py").write_text(RING.read_text().replace("pld.rank(ctx)", "pld.rnak(ctx)"))
+
+
+@pytest.fixture
+def cli(capsys):
+    def call(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as caught:
+            main(words)
+        out, err = capsys.readouterr()
+        assert isinstance(caught.value.code, int)
+        return caught.value.code, out, err
+
+    return call
+
+
+def next_words(out):
+    return shlex.split(out.splitlines()[-1].removeprefix("next: rankfault ").partition(" --ranks")[0].partition(" --minutes")[0])
+
+
+def test_the_next_hunt_is_on_the_same_devices(cli):
+    code, out, _ = cli("run", "ring.py", "--as", "pld", "-d", "0,1,2")
+    assert (code, out.splitlines()[0][:13]) == (0, "PASS: 3 ranks")
+    for _ in range(2):  # after the run, and after a hunt: --ranks 3 is refused on other devices
+        code, out, err = cli(*next_words(out), "--ranks", "3", "--plans", "1")
+        assert (code, err) == (0, "")
+
+
+def test_a_name_that_is_not_there_is_said_once_with_its_place(cli):
+    code, out, _ = cli("run", "typo.py")
+    assert code == 1
+    assert "raised at typo.py:24 in push: pld.rnak is not simulated; did you mean 'rank'?" in " ".join(out.split())
+
+
+def test_ranks_that_the_arguments_do_not_name(cli):
+    code, _, err = cli("hunt", "ring.py", "--ranks", "3")
+    assert code == 2
+    assert err.endswith("ring.py::main runs with 2..2; its own arguments (--args) say so\n")
