@@ -33,7 +33,8 @@ def cli(capsys):
 
 
 def next_words(out):
-    return shlex.split(out.splitlines()[-1].removeprefix("next: rankfault ").partition(" --ranks")[0].partition(" --minutes")[0])
+    command = out.splitlines()[-1].removeprefix("next: rankfault ")
+    return shlex.split(command.partition(" --ranks")[0].partition(" --minutes")[0])
 
 
 def test_the_next_hunt_is_on_the_same_devices(cli):
@@ -47,7 +48,8 @@ def test_the_next_hunt_is_on_the_same_devices(cli):
 def test_a_name_that_is_not_there_is_said_once_with_its_place(cli):
     code, out, _ = cli("run", "typo.py")
     assert code == 1
-    assert "raised at typo.py:24 in push: pld.rnak is not simulated; did you mean 'rank'?" in " ".join(out.split())
+    said = "raised at typo.py:24 in push: pld.rnak is not simulated; did you mean 'rank'?"
+    assert said in " ".join(out.split())
 
 
 def test_ranks_that_the_arguments_do_not_name(cli):
