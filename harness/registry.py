@@ -147,7 +147,7 @@ def find_all(name: str, kind: str | None = None, argv: Sequence[str] = ()) -> li
     if not wanted and Path(path).is_dir():
         return _in_folder(path, kind, argv)
     if path.endswith(".py"):
-        path = _from_here(path)
+        path = from_here(path)
         name = f"{path}{mark}{wanted}"
         found = kind_of_file(path, kind)
         if found == "pld":
@@ -164,7 +164,7 @@ def find_all(name: str, kind: str | None = None, argv: Sequence[str] = ()) -> li
 def kind_of_file(name: str, kind: str | None = None) -> Kind:
     """What the user's file `path.py` or `path.py::name` is taken for. Raises UsageError."""
     path = name.partition("::")[0]
-    return kind_of(user_text(path)[0].decode("utf-8", "replace"), path, kind)
+    return kind_of(user_text(from_here(path))[0].decode("utf-8", "replace"), path, kind)
 
 
 def _in_folder(folder: str, kind: str | None, argv: Sequence[str]) -> list[Scenario]:
@@ -174,7 +174,7 @@ def _in_folder(folder: str, kind: str | None, argv: Sequence[str]) -> list[Scena
     """
     from harness.frontends.pypto.scenarios import cannot_run, is_test_file
 
-    folder = _from_here(folder)
+    folder = from_here(folder)
     if PurePosixPath(folder).is_absolute() or ".." in PurePosixPath(folder).parts:
         raise UserFileError(f"{folder}: it must lie below the working directory; cd {folder} first")
     found: list[Scenario] = []
@@ -257,7 +257,7 @@ def from_file(name: str) -> Scenario:
     return next(iter(found.values()))
 
 
-def _from_here(path: str) -> str:
+def from_here(path: str) -> str:
     """A path as it was typed, relative to the working directory if it lies below it."""
     pure = PurePosixPath(path)
     if not pure.is_absolute() and ".." not in pure.parts:

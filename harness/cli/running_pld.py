@@ -30,7 +30,7 @@ def run_pld(
     """The whole command; returns its exit code. Raises UsageError."""
     check_choice(asked=kind is not None)
     output = Output(json=json)
-    path = file.partition("::")[0]
+    path = registry.from_here(file.partition("::")[0])
     printed = ""
     if not is_test_file(path):
         text, _ = registry.user_text(path)

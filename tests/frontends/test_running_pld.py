@@ -56,3 +56,8 @@ def test_ranks_that_the_arguments_do_not_name(cli):
     code, _, err = cli("hunt", "ring.py", "--ranks", "3")
     assert code == 2
     assert err.endswith("ring.py::main runs with 2..2; its own arguments (--args) say so\n")
+
+
+def test_a_path_that_lies_below_the_working_directory_may_be_absolute(cli, tmp_path):
+    code, out, err = cli("run", str(tmp_path / "ring.py"))
+    assert (code, err, out.splitlines()[0][:13]) == (0, "", "PASS: 2 ranks")
