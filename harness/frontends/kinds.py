@@ -3,10 +3,10 @@
     kind_of(text, "train.py")              # "torch"
     kind_of(text, "train.py", "scenario")  # what --as says holds, whatever the file imports
 
-A file that imports `harness` is a scenario, whatever else it imports; one that imports `pypto` holds
-`pld` programs; one that imports torch.distributed or torch.nn.parallel, or names torch.distributed or
-torch.nn.parallel after `import torch`, is a torch.distributed program. Imports count wherever they stand
-(inside functions, in try), but not under `if TYPE_CHECKING:`, which never runs.
+A file that imports `harness` (or `scenarios`) is a scenario, whatever else it imports; one that imports
+`pypto` holds `pld` programs; one that imports torch.distributed or torch.nn.parallel, or names
+torch.distributed or torch.nn.parallel after `import torch`, is a torch.distributed program. Imports count
+wherever they stand (inside functions, in try), but not under `if TYPE_CHECKING:`, which never runs.
 
 Not modelled: imports by name at run time (importlib, `__import__`, exec), and what the file's own modules
 import (a relative import counts for nothing): `--as` is for those.
@@ -25,6 +25,7 @@ Kind = Literal["scenario", "torch", "pld"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _BY_MODULE: tuple[tuple[str, Kind], ...] = (  # the first that is imported decides
     ("harness", "scenario"),
+    ("scenarios", "scenario"),  # what is built on them: scenarios.store.adapters
     ("pypto", "pld"),
     ("torch.distributed", "torch"),
     ("torch.nn.parallel", "torch"),
