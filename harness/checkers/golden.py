@@ -77,11 +77,12 @@ class Golden:
                 sites=(site_of(raised.code, raised.lasti, "check"),),
             )
         elif differs:
+            unchecked = "the program checks none of them" if program is not None else (
+                f"no main checks those of {run.ranks} ranks with these arguments"
+            )
             yield finding(
                 self.name, "depends_on_schedule", -1,
-                "the outputs differ from those of the default run, and the program checks none of them"
-                if program is not None else
-                f"the outputs on {run.ranks} ranks differ from those of the default run; no main checks them",
+                f"the outputs differ from those of the default run, and {unchecked}",
             )
 
 
