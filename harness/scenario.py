@@ -161,6 +161,15 @@ class Scenario:
         return frozenset(self.params.__struct_fields__) if self.given else frozenset()
 
     @property
+    def worlds(self) -> str:
+        """Which world sizes it has, for messages."""
+        low, high = self.ranks
+        told = f"{self.name} runs with {low}..{high} ranks"
+        if low < high or "argv" not in self.fixed:
+            return told
+        return f"{told}: those that the program names; a main takes others from its --args"
+
+    @property
     def missing(self) -> str:
         """Why it cannot run here; "" if it can."""
         return self.unavailable() if self.unavailable is not None else ""

@@ -165,9 +165,7 @@ def ranks_of(scenario: Scenario, ranks: tuple[int, int] | None) -> tuple[int, in
         return scenario.usual_ranks or (low, high)
     narrowed = max(low, ranks[0]), min(high, ranks[1])
     if narrowed[0] > narrowed[1]:
-        raise UsageError(
-            f"ranks {ranks[0]}..{ranks[1]}: {scenario.name} runs with {low}..{high} ranks"
-        )
+        raise UsageError(f"ranks {ranks[0]}..{ranks[1]}: {scenario.worlds}")
     return narrowed
 
 

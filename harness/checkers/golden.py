@@ -2,7 +2,8 @@
 
 The main (or test) that made the call compares the outputs with its golden values; outputs as in the
 default run are as right as they were there, others are given to it again. Where it would accept anything,
-an output that differs from the default run's is the finding.
+an output that differs from the default run's is the finding. Of a call that no main has made (on other
+devices, in other sizes) only that can be told: its default run may be the wrong one.
 
 Runs of other scenarios have no such program, and nothing is found in them.
 """
@@ -63,7 +64,7 @@ class Golden:
                 return
         if raised is None and not differs:
             return
-        if differs and not (program is not None and program.failed is not None):
+        if differs and program is not None and program.failed is None:
             run.expected, held = seen.expected, run.expected
             yield from Integrity().check(run)
             run.expected = held
@@ -76,9 +77,12 @@ class Golden:
                 sites=(site_of(raised.code, raised.lasti, "check"),),
             )
         elif differs:
+            unchecked = "the program checks none of them" if program is not None else (
+                f"no main checks those of {run.ranks} ranks with these arguments"
+            )
             yield finding(
                 self.name, "depends_on_schedule", -1,
-                "the outputs differ from those of the default run, and the program checks none of them",
+                f"the outputs differ from those of the default run, and {unchecked}",
             )
 
 

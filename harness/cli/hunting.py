@@ -150,9 +150,8 @@ def orders_of(wanted: Wanted, root_seed: int) -> list[Order]:
             if not wanted.targets and ranks[0] <= high and low <= ranks[1]:
                 pass  # not named, so it takes part with the worlds it has
             else:
-                own = "; its own arguments (--args) say so" if scenario.given and low == high else ""
-                raise UsageError(f"--ranks {wanted.ranks}: {scenario.name} runs with {low}..{high}{own}")
-        top = min(high, ranks[1]) if ranks else high
+                raise UsageError(f"--ranks {wanted.ranks}: {scenario.worlds}")
+        top = min(high, ranks[1]) if ranks else (scenario.usual_ranks or scenario.ranks)[1]
         if until.rank is not None and until.rank >= top:
             raise UsageError(f"--until {wanted.until}: the ranks are 0..{top - 1}")
         orders.append(

@@ -36,6 +36,9 @@ class Extent:
 
     __int__ = __index__
 
+    def __bool__(self) -> bool:
+        return self.value() != 0
+
     def __add__(self, other: Any) -> Any:
         return Expression(add, self, other)
 

@@ -26,6 +26,13 @@ def test_arithmetic_is_evaluated_when_it_is_used():
         assert int(area) == 6
 
 
+def test_an_extent_is_true_where_it_is_not_zero():
+    with bound({"N": 6}):
+        assert N
+        assert not N % 3
+        assert N % 4
+
+
 def test_an_extent_that_nothing_binds_is_a_rule():
     with pytest.raises(PldRuleError, match="'N' has no value here") as caught:
         int(N * 2)

@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from harness import corpus, registry
-from harness.errors import PlanError, UnknownName, UserFileError
+from harness.errors import UnknownName, UserFileError
 from harness.frontends.pypto.programs import program_of
 from harness.frontends.pypto.scenarios import scenarios_in
 from harness.hunt import hunt
@@ -88,17 +88,15 @@ def default(scenario, ranks=2):
 def test_each_call_of_the_main_is_a_scenario():
     made = scenarios_in("ring.py", text(calls=2))
     assert [one.name for one in made] == ["ring.py::main", "ring.py::main#2"]
-    assert {one.ranks for one in made} == {(2, 2)}
+    assert {one.usual_ranks for one in made} == {(2, 2)}
     assert default(made[1]).findings == ()
     assert program_of("ring.py", text(calls=2), ()).printed == "right\nright\n"
 
 
 def test_the_main_s_arguments_are_part_of_the_plan():
     made, = scenarios_in("ring.py", text(), ["3"])
-    assert made.ranks == (3, 3)
+    assert made.usual_ranks == (3, 3)
     assert made.params().argv == ("3",)
-    with pytest.raises(PlanError, match="runs on 3 devices"):
-        made.ready(made.params(), 2)
 
 
 def test_a_check_that_fails_is_a_finding_at_the_user_s_line():
@@ -148,6 +146,7 @@ def test_tests_are_scenarios_under_pytest_s_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "test_ring.py").write_bytes(text(TESTS))
     made = {one.name: one for one in registry.find_all("test_ring.py")}
+    assert {one.ranks for one in made.values() if not one.missing} == {(2, 2), (3, 3)}
     assert list(made) == [
         "test_ring.py::TestRing::test_ring[2]", "test_ring.py::TestRing::test_ring[3]",
         "test_ring.py::test_nothing",
