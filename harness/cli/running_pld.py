@@ -49,7 +49,8 @@ def run_pld(
         if scenario.missing:
             output.say(f"left out: {scenario.name}: {scenario.missing}")
             continue
-        plan = Plan(scenario=scenario.name, params=scenario.params(), ranks=scenario.ranks[0])
+        world = ranks or (scenario.usual_ranks or scenario.ranks)[0]
+        plan = Plan(scenario=scenario.name, params=scenario.params(), ranks=world)
         outcome = run(plan, scenario=scenario, races=True)
         outcomes.append(outcome)
         failed = [one for one in outcomes if one.findings]

@@ -53,9 +53,14 @@ def test_a_name_that_is_not_there_is_said_once_with_its_place(cli):
 
 
 def test_ranks_that_the_arguments_do_not_name(cli):
-    code, _, err = cli("hunt", "ring.py", "--ranks", "3")
-    assert code == 2
-    assert err.endswith("ring.py::main runs with 2..2; its own arguments (--args) say so\n")
+    Path("fixed.py").write_text(RING.read_text().replace('pl.dynamic("NR")', "2"))
+    for command in ("hunt", "run"):
+        code, _, err = cli(command, "fixed.py", "--ranks", "3")
+        assert (code, err.count("\n")) == (2, 1)
+        assert "fixed.py::main" in err
+        assert "arg" in err.split("fixed.py::main")[1]
+    code, out, err = cli("run", "ring.py", "--ranks", "3")
+    assert (code, err, out.splitlines()[0][:13]) == (0, "", "PASS: 3 ranks")
 
 
 def test_a_path_that_lies_below_the_working_directory_may_be_absolute(cli, tmp_path):
