@@ -30,6 +30,10 @@ PROPERTIES = {
     "rendezvous": "what is acknowledged is there, and every call ends within its timeout",
     "linearizable": "what all clients saw could have happened in one order",
     "durable": "what is acknowledged is durable, and what gets its name is whole",
+    "torch": "ranks make the same collectives in the same order, and tensors in flight are left alone",
+    "pld": "the program keeps the rules of PyPTO's compiler and runtime",
+    "golden": "the program's own check of its result holds, whatever the schedule",
+    "process_group": "each survivor gets the right result, or an error within its time limit",
     "exceptions": "no rank program raises, and neither does the host program",
 }
 WIDTH = 80

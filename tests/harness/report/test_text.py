@@ -11,10 +11,14 @@ from msgspec import Meta
 
 import harness
 from harness import Hold, Plan, registry, run, values
+from harness.checkers import CHECKERS, RACES
+from harness.checkers.golden import Golden
+from harness.checkers.pld_rules import PldRules
+from harness.checkers.torch_program import TorchProgram
 from harness.corpus import plan_of_token, token_of
 from harness.hunt import Order, hunt
 from harness.minimise import minimise
-from harness.report.text import report
+from harness.report.text import PROPERTIES, report
 
 
 def row(size, n):
@@ -198,3 +202,10 @@ def test_a_proof_is_told_and_its_absence_too():
     hasty = minimise(outcome, finding, ring, seconds=0.0)
     assert "not proven: the budget" in report(hasty.outcome, hasty.finding, ring, hasty)
     assert "Minimal" not in report(outcome, finding, ring)
+
+
+def test_every_checker_says_its_property():
+    own = [checker for one in registry.scenarios().values() for checker in one.checkers]
+    of_programs = (TorchProgram(), Golden(), PldRules())
+    names = {checker.name for checker in (*CHECKERS, RACES, *own, *of_programs)}
+    assert names <= set(PROPERTIES)
