@@ -253,7 +253,7 @@ def _params(search: _Search, *, lengths: bool) -> None:
 def _simpler(plan: Plan, scenario: Scenario, *, lengths: bool) -> Iterator[Any]:
     """Other params, one step simpler, without a change of those that are the user's."""
     data = msgspec.to_builtins(plan.params)
-    free = {name: value for name, value in data.items() if name not in scenario.fixed}
+    free = {name: value for name, value in data.items() if name not in scenario.given}
     for smaller in _smaller(free, lengths=lengths):
         params = _valid({**data, **smaller}, type(plan.params))
         if params is not None and params != plan.params:

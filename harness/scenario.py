@@ -115,8 +115,8 @@ class Scenario:
     as `disk`; that disk's profile says what a crash may leave, its marks what has been promised.
     threads: each lane runs on an OS thread of its own (one at a time): for programs inside whose native
     code a greenlet must not switch.
-    given: params are the user's (arguments of a script): hunts and the minimiser leave them as they are;
-    or the names of those that are.
+    given: the params that only the user sets (the arguments of a script): hunts and the minimiser leave
+    them as they are.
     ready: called with the params and the world size before each run, outside of it, for what takes a run
     of its own.
     usual_ranks: the worlds of a hunt that names none; by default all of `ranks`.
@@ -139,7 +139,7 @@ class Scenario:
     recovery: Callable[[World, Any, Aftermath], Any] | None = None
     comes_to: Callable[[Run], list[str]] | None = None
     threads: bool = False
-    given: bool | tuple[str, ...] = False
+    given: tuple[str, ...] = ()
     ready: Callable[[Any, int], None] | None = None
     caches: bool = False
     usual_ranks: tuple[int, int] | None = None
@@ -154,18 +154,11 @@ class Scenario:
             )
 
     @property
-    def fixed(self) -> frozenset[str]:
-        """The params that nobody but the user sets."""
-        if isinstance(self.given, tuple):
-            return frozenset(self.given)
-        return frozenset(self.params.__struct_fields__) if self.given else frozenset()
-
-    @property
     def worlds(self) -> str:
         """Which world sizes it has, for messages."""
         low, high = self.ranks
         told = f"{self.name} runs with {low}..{high} ranks"
-        if low < high or "argv" not in self.fixed:
+        if low < high or "argv" not in self.given:
             return told
         return f"{told}: those that the program names; a main takes others from its --args"
 

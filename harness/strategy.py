@@ -188,7 +188,7 @@ def plans(
     schedule: whether to draw them; torn operations are part of the schedule.
     """
     low, high = ranks_of(scenario, ranks)
-    params = struct_values(scenario.params, but=scenario.fixed)
+    params = struct_values(scenario.params, but=frozenset(scenario.given))
     plan = Plan(
         scenario=scenario.name, params=draw(params),
         ranks=draw(st.integers(low, high)), bug=bug,

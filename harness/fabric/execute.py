@@ -129,6 +129,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
     run = finished(job, simulation, ranks, windows, world, observed, interposer, blocked)
     run.dispatched = dispatched
     run.starved = starved
+    _left_by_frontends(run, ranks, threads=job.threads)
     drew = simulation.ambient.drew
     simulation.release()
     for state in ranks:  # they know their lanes, which know them
@@ -314,10 +315,14 @@ def _results(simulation: Simulation, ranks: int) -> list[Any]:
     ]
 
 
-def _notes(ranks: Sequence[Any]) -> list[Any]:
-    """By rank, what a pld program noted; empty if none did, or if its ranks were processes."""
-    notes = [getattr(rank, "notes", []) for rank in ranks]
-    return notes if any(notes) else []
+def _left_by_frontends(run: Run, ranks: Sequence[RankState], *, threads: bool) -> None:
+    """Add to the record what a program of frontends/ has left with its ranks."""
+    notes = [rank.notes for rank in ranks]
+    run.notes = notes if any(notes) else []
+    if threads:
+        run.torch_calls = [rank.torch_calls for rank in ranks]
+        run.torch_waits = {number: at for rank in ranks for number, at in rank.torch_waits.items()}
+        run.printed = [rank.printed.text if rank.printed else "" for rank in ranks]
 
 
 def finished(
@@ -353,13 +358,6 @@ def finished(
         touched=simulation.touched,
         programs=_programs(world.recorded),
         faults=tuple(job.faults),
-        torch_calls=[rank.torch_calls for rank in ranks] if job.threads else [],
-        torch_waits=(
-            {number: at for rank in ranks for number, at in rank.torch_waits.items()}
-            if job.threads else {}
-        ),
-        notes=_notes(ranks),
-        printed=[rank.printed.text if rank.printed else "" for rank in ranks] if job.threads else [],
         private=[p.name for p in world.recorded.prepared.values() if p.private is not None],
     )
 

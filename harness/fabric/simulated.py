@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -194,12 +195,8 @@ class Simulation(Choosing):
                 f"rank {lane.rank}: no scheduling point for {carrier.LIMIT_SECONDS:g} s, and it does not "
                 "come back from native code"
             )
-            code, lasti = user_frame_of(frame)
             lane.state = "raised"
-            lane.failure = Failure(
-                lane.index, lane.rank, len(self.events), error,
-                "".join(traceback.format_stack(frame)) + str(error), code, lasti, str(lane.pending[0]),
-            )
+            lane.failure = self._failure(lane, error, frame)
             self.failures.append(lane.failure)
         self.stopping = self.gate = self.slow = True
 
@@ -254,15 +251,17 @@ class Simulation(Choosing):
             self.failures.append(lane.failure)
             self.events.append((lane.index, "raise", -1, lane.rank, 0, 0, None, -1, None, -1))
 
-    def _failure(self, lane: Lane, error: BaseException) -> Failure:
-        frames = [
-            frame for frame in traceback.extract_tb(error.__traceback__)
-            if not frame.filename.startswith(PACKAGE)
-        ]
+    def _failure(
+        self, lane: Lane, error: BaseException, stands: FrameType | None = None
+    ) -> Failure:
+        """stands: where the lane is, if it has not raised the error itself."""
+        raised = traceback.extract_tb(error.__traceback__)
+        stack = traceback.extract_stack(stands) if stands else raised
+        frames = [frame for frame in stack if not frame.filename.startswith(PACKAGE)]
         text = "".join(traceback.format_list(frames)) + "".join(
             traceback.format_exception_only(error)
         )
-        code, lasti = user_frame(error)
+        code, lasti = user_frame_of(stands) if stands else user_frame(error)
         return Failure(
             lane.index, lane.rank, len(self.events), error, text, code, lasti, str(lane.pending[0])
         )

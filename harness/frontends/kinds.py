@@ -1,4 +1,4 @@
-"""What kind of file a user hands over, by what it imports; nothing of it is run.
+"""What kind of file a user hands over, by what it imports, and its code; nothing of it is run.
 
     kind_of(text, "train.py")              # "torch"
     kind_of(text, "train.py", "scenario")  # what --as says holds, whatever the file imports
@@ -15,8 +15,10 @@ import (a relative import counts for nothing): `--as` is for those.
 from __future__ import annotations
 
 import ast
+import functools
 import warnings
 from collections.abc import Iterator
+from types import CodeType
 from typing import Literal, get_args
 
 from harness.errors import UsageError, UserFileError, nearest
@@ -50,6 +52,17 @@ def kind_of(text: str, path: str, named: str | None = None) -> Kind:
         f"{path}: imports none of harness, torch.distributed and pypto, so what it is cannot be told; "
         "say --as scenario, --as torch or --as pld"
     )
+
+
+@functools.lru_cache(maxsize=64)
+def compiled(path: str, text: bytes) -> CodeType:
+    """The code of the user's file `path`. Raises UserFileError."""
+    try:
+        return compile(text, path, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise UserFileError(f"{path}:{error.lineno}: {' '.join(error.msg.split())}") from None
+    except ValueError as error:
+        raise UserFileError(f"{path}: {error}") from None
 
 
 def _parsed(text: str, path: str) -> ast.Module:

@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from harness import registry
-from harness.cli import main
 
 SCRIPT = """\
 import sys
@@ -54,18 +53,6 @@ def _here(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("RANKFAULT_HOME", raising=False)
     (tmp_path / "train.py").write_text(SCRIPT)
-
-
-@pytest.fixture
-def cli(capsys):
-    def call(*words: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as caught:
-            main(words)
-        out, err = capsys.readouterr()
-        assert isinstance(caught.value.code, int)
-        return caught.value.code, out, err
-
-    return call
 
 
 def test_a_script_runs_with_its_own_arguments(cli):

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-
 RING = Path(__file__).parent / "pld_programs" / "correct" / "ring_shift_put.py"
 
 
@@ -18,18 +16,6 @@ def _here(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "ring.py").write_text(RING.read_text())
     (tmp_path / "typo.py").write_text(RING.read_text().replace("pld.rank(ctx)", "pld.rnak(ctx)"))
-
-
-@pytest.fixture
-def cli(capsys):
-    def call(*words: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as caught:
-            main(words)
-        out, err = capsys.readouterr()
-        assert isinstance(caught.value.code, int)
-        return caught.value.code, out, err
-
-    return call
 
 
 def next_words(out):

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from harness import Fault, registry
-from harness.cli import main
 from harness.corpus import read
 
 MUTANT = ["hunt", "collectives.put_get", "--bug", "put_without_notify", "--root-seed", "5"]
@@ -38,18 +37,6 @@ def _here(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("RANKFAULT_ROOT_SEED", "RANKFAULT_HOME"):
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def cli(capsys):
-    def call(*words: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as caught:
-            main(words)
-        out, err = capsys.readouterr()
-        assert isinstance(caught.value.code, int)
-        return caught.value.code, out, err
-
-    return call
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ import torch
 from harness.ambient import same_numbers
 from harness.errors import PldRuleError, UnknownName, UserFileError
 from harness.fabric.frames import user_frame
+from harness.frontends.kinds import compiled
 from harness.frontends.pypto.calls import (
     CallFailed,
     Live,
@@ -120,17 +121,6 @@ def _ran(body: Callable[[], None], performer: Performer) -> tuple[str, Raised | 
     return out.getvalue(), raised
 
 
-@functools.lru_cache(maxsize=64)
-def compiled_text(path: str, text: bytes) -> CodeType:
-    """The file's code. Raises UserFileError."""
-    try:
-        return compile(text, path, "exec", dont_inherit=True)
-    except SyntaxError as error:
-        raise UserFileError(f"{path}:{error.lineno}: {' '.join(error.msg.split())}") from None
-    except ValueError as error:
-        raise UserFileError(f"{path}: {error}") from None
-
-
 @contextlib.contextmanager
 def as_main(path: str, argv: Sequence[str], module: ModuleType) -> Iterator[None]:
     """`python path argv...`: sys.argv, sys.path and `__main__` as there."""
@@ -158,14 +148,14 @@ def _load(path: str, text: bytes, name: str, argv: Sequence[str]) -> ModuleType:
     lines = text.decode("utf-8", "replace").splitlines(keepends=True)
     linecache.cache[path] = len(text), None, lines, path
     with as_main(path, argv, module):
-        exec(compiled_text(path, text), module.__dict__)
+        exec(compiled(path, text), module.__dict__)
     return module
 
 
 @functools.lru_cache(maxsize=PROGRAMS_MAX)
 def _items(path: str, text: bytes) -> dict[str, Item]:
     """The tests of a file by name. Raises UserFileError."""
-    code = compiled_text(path, text)
+    code = compiled(path, text)
     with installed(asked=True), marks_allowed():
         try:
             module = _load(path, text, MODULE, ())
@@ -188,7 +178,7 @@ def program_of(path: str, text: bytes, argv: tuple[str, ...], item: str = MAIN) 
     Raises UserFileError for a file that does not compile, UnknownName.
     """
     if item == MAIN:
-        compiled_text(path, text)
+        compiled(path, text)
         return Program(lambda: _as_script(path, text, argv))
     items = _items(path, text)
     if item not in items:

@@ -12,7 +12,7 @@ from operator import index
 from typing import Any
 
 from harness.errors import WrongArgument
-from harness.frontends.pypto.dtypes import BOOL, INDEX, INT32, INT64, DataType
+from harness.frontends.pypto.dtypes import BOOL, INDEX, INT32, DataType
 
 
 def exact(value: Any) -> int:
@@ -112,10 +112,3 @@ def scalar(value: Any, dtype: DataType) -> Any:
 def int32(value: Any) -> DeviceInt:
     """A device's INT32, such as a rank."""
     return DeviceInt(exact(value), INT32)
-
-
-def dtype_of_scalar(value: Any) -> DataType | None:
-    """The integer type of a scalar; None for a float. A Python int counts as INT64."""
-    if type(value) is DeviceInt:
-        return value.dtype
-    return INT64 if isinstance(value, int) else None

@@ -16,14 +16,15 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import msgspec
 import torch
 
 from harness.checkers.torch_program import TorchProgram
-from harness.errors import NoDevice, RankExited, UserFileError
+from harness.errors import NoDevice, RankExited
+from harness.frontends.kinds import compiled
 from harness.frontends.torch_distributed.environment import Surroundings
 from harness.frontends.torch_distributed.handles import waits
 from harness.frontends.torch_distributed.outcome import came_to
@@ -41,16 +42,6 @@ def _params(argv: tuple[str, ...]) -> type[msgspec.Struct]:
     return msgspec.defstruct(
         "ScriptParams", [("argv", tuple[str, ...], argv)], frozen=True, forbid_unknown_fields=True
     )
-
-
-@functools.lru_cache(maxsize=64)
-def _compiled(path: str, text: bytes) -> CodeType:
-    try:
-        return compile(text, path, "exec", dont_inherit=True)
-    except SyntaxError as error:
-        raise UserFileError(f"{path}:{error.lineno}: {' '.join(error.msg.split())}") from None
-    except ValueError as error:
-        raise UserFileError(f"{path}: {error}") from None
 
 
 def variables(rank: int, size: int) -> dict[str, str]:
@@ -73,7 +64,7 @@ def script_scenario(
     argv: the default of the scenario's parameter. variables_of: rank and world size -> the variables of
     its environment (a test's own, or a wrong one). Raises UserFileError for what does not compile.
     """
-    code = _compiled(path, text)
+    code = compiled(path, text)
 
     def program(main: ModuleType) -> None:
         exec(code, main.__dict__)
@@ -87,7 +78,7 @@ def script_scenario(
             )
 
     return Scenario(
-        name=path, host=host, params=_params(argv), ranks=ranks, threads=True, given=True,
+        name=path, host=host, params=_params(argv), ranks=ranks, threads=True, given=("argv",),
         usual_ranks=(USUAL_RANKS, USUAL_RANKS),
         checkers=(TorchProgram(),), comes_to=came_to,
         doc=f"{path}, a torch.distributed program", digest=hashlib.sha256(text).hexdigest()[:16],

@@ -71,21 +71,6 @@ def test_a_run_is_freed_with_its_record(go):
     assert not [found for found in gc.get_objects() if type(found) is Big]
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """What the watchdog takes for the time: it passes only where a program says so."""
-
-    class Clock:
-        seconds = 0.0
-
-        def __call__(self):
-            return self.seconds
-
-    found = Clock()
-    monkeypatch.setattr(carrier, "now", found)
-    return found
-
-
 def test_an_endless_loop_ends_by_the_watchdog_naming_rank_and_line(go, clock):
     def spins():
         while True:

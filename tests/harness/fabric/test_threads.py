@@ -149,21 +149,6 @@ def test_a_program_that_swallows_every_end_is_left_behind(go):
     assert go(ring, 2, threads=True).results == [[1.0], [0.0]]
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """What the watchdog takes for the time: it passes only where a program says so."""
-
-    class Clock:
-        seconds = 0.0
-
-        def __call__(self):
-            return self.seconds
-
-    found = Clock()
-    monkeypatch.setattr(carrier, "now", found)
-    return found
-
-
 def test_an_endless_loop_is_struck_in_its_own_thread(go, clock):
     def spins():
         while True:
