@@ -137,13 +137,17 @@ def find(name: str) -> Scenario:
     return known[name]
 
 
-def find_all(name: str, kind: str | None = None, argv: Sequence[str] = ()) -> list[Scenario]:
+def find_all(
+    name: str, kind: str | None = None, argv: Sequence[str] = (), *, cuda: bool = False
+) -> list[Scenario]:
     """What `name` may hunt: the scenario called so, or every scenario in a user's file or folder.
 
     kind: what the file is taken for (harness/frontends/kinds.py), by default what its imports say it is.
-    argv: a script's arguments.
+    argv: a script's arguments. cuda: whether it is told that CUDA is there.
     """
     path, mark, wanted = name.partition("::")
+    if cuda and not (path.endswith(".py") and kind_of_file(path, kind) == "torch"):
+        raise UsageError(f"{name}: --with-cuda is for torch.distributed scripts; this is none")
     if not wanted and Path(path).is_dir():
         return _in_folder(path, kind, argv)
     if path.endswith(".py"):
@@ -153,7 +157,7 @@ def find_all(name: str, kind: str | None = None, argv: Sequence[str] = ()) -> li
         if found == "pld":
             return _pld(path, wanted, argv, asked=kind is not None)
         if found == "torch" and wanted in ("", MAIN):
-            return [script(path, argv)]
+            return [script(path, argv, cuda=cuda)]
         if argv:
             raise UsageError(f"{name}: only scripts take arguments; this is a {found} file")
         if not wanted:
@@ -196,12 +200,12 @@ def _in_folder(folder: str, kind: str | None, argv: Sequence[str]) -> list[Scena
     return found
 
 
-def script(path: str, argv: Sequence[str] = ()) -> Scenario:
+def script(path: str, argv: Sequence[str] = (), *, cuda: bool = False) -> Scenario:
     """The torch.distributed script `path` as a scenario, called `path::__main__`."""
     from harness.frontends.torch_distributed.script import script_scenario  # torch's parts are slow
 
     text, digest = user_text(path)
-    made = script_scenario(path, text, tuple(argv))
+    made = script_scenario(path, text, tuple(argv), cuda=cuda)
     return dataclasses.replace(made, name=f"{PurePosixPath(path)}::{MAIN}", digest=digest)
 
 

@@ -1,9 +1,10 @@
 """What is wrong in a run of a program that is written against torch.distributed.
 
-At most one finding about calls that do not fit: the root, first of what does not agree or is left out
-(torch_matching.py), else why the ranks stand still (torch_waits.py); what ranks raised because of it are
-its consequences. Beside it what was done to tensors in flight (torch_buffers.py), and, of a run that has
-nothing of this: a result that another schedule changes.
+At most one finding about calls that do not fit: the root, first of ranks on one card
+(torch_devices.py), else of what does not agree or is left out (torch_matching.py), else why the ranks
+stand still (torch_waits.py); what ranks raised because of it are its consequences. Beside it what was
+done to tensors in flight (torch_buffers.py), and, of a run that has nothing of this: a result that
+another schedule changes.
 
 schedule_dependent_result: what the ranks came to (Scenario.comes_to: what they printed and returned)
 differs from the default run's, though no fault was planted. The run itself holds both.
@@ -17,6 +18,7 @@ import msgspec
 
 from harness.checkers.failures import aftermath
 from harness.checkers.torch_buffers import buffers
+from harness.checkers.torch_devices import same_device
 from harness.checkers.torch_matching import NAME, call_site, matching, where
 from harness.checkers.torch_waits import standstill
 from harness.checkers.wording import finding, ranks
@@ -28,7 +30,7 @@ SHOWN_MAX = 160
 
 
 class TorchProgram:
-    """Kinds: different_collective, different_order, different_reduce_op, different_shape,
+    """Kinds: same_device, different_collective, different_order, different_reduce_op, different_shape,
     different_dtype, different_root, different_splits, different_group, missing_collective,
     missing_message, different_tag, different_message_size, different_message_dtype,
     send_recv_cycle, cycle, unsatisfied, non_member_call, changed_in_flight, read_in_flight,
@@ -40,7 +42,7 @@ class TorchProgram:
         """The root first, then what was done to tensors in flight."""
         if not run.torch_calls:
             return
-        root = matching(run) or standstill(run)
+        root = same_device(run) or matching(run) or standstill(run)
         if root is not None:
             yield msgspec.structs.replace(root, consequences=tuple(aftermath(run)))
         found = list(buffers(run))

@@ -12,6 +12,7 @@ from harness.cli.options import (
     Budget,
     Bug,
     Caches,
+    Cuda,
     Delivery,
     Each,
     Faults,
@@ -79,6 +80,7 @@ def hunt(
     args: Annotated[
         str, typer.Option(metavar="TEXT", help="Arguments of the script, as a shell would split them.")
     ] = "",
+    with_cuda: Cuda = False,
     bug: Bug = None,
     fault: Faults = None,
     each: Each = False,
@@ -115,6 +117,7 @@ def hunt(
             targets=tuple(targets or ()),
             kind=kind,
             argv=tuple(shlex.split(args)),
+            cuda=with_cuda,
             bug=bug,
             faults=tuple(fault or ()),
             each=each,
@@ -148,6 +151,7 @@ def run(
         int | None, typer.Option(metavar="N", min=1, help="World size; the program's own, or 4.")
     ] = None,
     kind: Kind = None,
+    with_cuda: Cuda = False,
     fabric: Annotated[
         str,
         typer.Option(
@@ -164,9 +168,14 @@ def run(
     command does not know are the program's; whatever follows `--` is, too.
     """
     from harness.cli.running import run_file, run_on_processes
+    from harness.errors import UsageError
 
     if fabric == "simulated":
-        return run_file(file, tuple(args or ()), ranks=ranks, kind=kind, json=json)
+        return run_file(
+            file, tuple(args or ()), ranks=ranks, kind=kind, json=json, cuda=with_cuda
+        )
+    if with_cuda:
+        raise UsageError("--with-cuda: real processes see the CUDA devices of this machine")
     limits = _limits(operation=operation_limit, plan=plan_limit)
     return run_on_processes(
         file, tuple(args or ()), ranks=ranks, kind=kind, fabric=fabric, limits=limits, json=json

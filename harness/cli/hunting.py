@@ -41,6 +41,7 @@ class Wanted:
     targets: tuple[str, ...] = ()
     kind: str | None = None
     argv: tuple[str, ...] = ()
+    cuda: bool = False
     bug: str | None = None
     faults: tuple[str, ...] = ()
     each: bool = False
@@ -100,7 +101,7 @@ def scenarios_of(wanted: Wanted) -> list[Scenario]:
     if wanted.targets:
         named = [
             one for target in wanted.targets
-            for one in registry.find_all(target, wanted.kind, wanted.argv)
+            for one in registry.find_all(target, wanted.kind, wanted.argv, cuda=wanted.cuda)
         ]
         found = list({scenario.name: scenario for scenario in named}.values())
         for scenario in found:

@@ -84,8 +84,13 @@ Out = Annotated[Path, typer.Option(metavar="PATH", help="Where the folder of eac
 Budget = Annotated[
     float, typer.Option(metavar="S", min=0, help="Budget for shrinking a finding; 0: none.")
 ]
-
-
+Cuda = Annotated[
+    bool,
+    typer.Option(
+        "--with-cuda",
+        help="torch.cuda.is_available() says yes to a script; its cards are CPU memory either way.",
+    ),
+]
 Kind = Annotated[
     str | None,
     typer.Option(

@@ -22,16 +22,17 @@ RANKS = 4
 
 
 def run_file(
-    file: str, args: tuple[str, ...], *, ranks: int | None, kind: str | None, json: bool
+    file: str, args: tuple[str, ...], *, ranks: int | None, kind: str | None, json: bool,
+    cuda: bool = False,
 ) -> int:
-    """The whole command; returns its exit code. Raises UsageError."""
+    """The whole command; returns its exit code. cuda: what the script is told. Raises UsageError."""
     if not file.partition("::")[0].endswith(".py"):
         raise UsageError(f"run {file}: give a Python file; packaged scenarios are hunted, not run")
-    if registry.kind_of_file(file, kind) == "pld":
+    if registry.kind_of_file(file, kind) == "pld" and not cuda:
         from harness.cli.running_pld import run_pld  # pytest's parts are slow
 
         return run_pld(file, args, ranks=ranks, kind=kind, json=json)
-    found = registry.find_all(file, kind, args)
+    found = registry.find_all(file, kind, args, cuda=cuda)
     if len(found) > 1:
         names = ", ".join(one.name for one in found)
         raise UsageError(f"run {file}: it holds several: {names}; name one of them")
@@ -45,7 +46,7 @@ def run_file(
     for finding in outcome.findings[:1]:
         output.say(f"\n{report(outcome, finding, scenario, width=width())}\n")
     code = EXIT[outcome.verdict]
-    output.say(_sum_up(outcome, hunt_again(file, args, kind)))
+    output.say(_sum_up(outcome, hunt_again(file, args, kind, cuda=cuda)))
     output.give(_data(outcome, code))
     return code
 

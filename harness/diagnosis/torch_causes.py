@@ -5,6 +5,11 @@ from __future__ import annotations
 _SAME_CALLS = "make every rank issue the same collectives in the same order, on every path"
 
 TORCH: dict[str, tuple[str, str]] = {
+    "torch/same_device": (
+        "torch.cuda.set_device is missing or comes too late, so that cuda is card 0 on every rank; or "
+        "the card is a constant",
+        "call torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"])) before anything is put on a card",
+    ),
     "torch/different_collective": (
         "ranks take different branches: a condition that depends on the rank, or on data that differ",
         _SAME_CALLS,
@@ -101,8 +106,8 @@ TORCH: dict[str, tuple[str, str]] = {
         "see the error; guard calls of a group by membership, and destroy groups last",
     ),
     "exceptions/no_device": (
-        "the program wants CUDA; simulated ranks run on the CPU",
-        "choose device and backend by torch.cuda.is_available(), or by an argument of the script",
+        "the program wants of CUDA what CPU memory cannot stand in for; simulated ranks run on the CPU",
+        "do without it where torch.cuda.is_available() says no, or run on real process groups",
     ),
     "exceptions/wrong_world": (
         "RANK, WORLD_SIZE or the ranks of a group differ between processes",

@@ -58,6 +58,8 @@ def command(order: Order, plans: int | None = None, *, seeded: bool = True) -> s
     argv = getattr(order.scenario.params(), "argv", ()) if order.scenario.given else ()
     if argv:
         words.append(f"--args={shlex.join(argv)}")
+    if getattr(order.scenario.params(), "cuda", False) and order.scenario.given:
+        words.append("--with-cuda")
     if order.bug:
         words += ["--bug", order.bug]
     for name in order.faults:
@@ -159,10 +161,11 @@ def _cut(text: str, width: int) -> str:
     return "…" + text[1 - width :] if "::" in text else text[: width - 1] + "…"  # a path tells least
 
 
-def hunt_again(file: str, args: Sequence[str], kind: str | None) -> str:
-    """The command that hunts in what has just run, with its own arguments. kind: as was asked for."""
+def hunt_again(file: str, args: Sequence[str], kind: str | None, *, cuda: bool = False) -> str:
+    """The command that hunts in what has just run, with its own arguments. kind, cuda: as asked for."""
     given = [f"--args={shlex.join(args)}"] if args else []
-    return shlex.join(["rankfault", "hunt", file, *([f"--as={kind}"] if kind else []), *given])
+    return shlex.join(["rankfault", "hunt", file, *([f"--as={kind}"] if kind else []), *given,
+                       *(["--with-cuda"] if cuda else [])])
 
 
 def next_command(hunts: Sequence[Hunt], seed: str | None, targets: Sequence[str] = ()) -> str:

@@ -93,13 +93,14 @@ def test_futures_are_waited_for_together():
     assert printed(text) == ["[0.0, 3.0, 6.0]"] * 3
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card here")
 @pytest.mark.parametrize(
-    "line", ["torch.cuda.set_device(0)", "torch.ones(1).cuda()", "torch.ones(1, device='cuda')"]
+    "line",
+    ["torch.cuda.cudart()", "torch.cuda.make_graphed_callables(print, ())", "torch.cuda.CUDAGraph()"],
 )
-def test_cuda_is_told_to_be_elsewhere(line):
+def test_what_of_cuda_has_no_counterpart_is_told(line):
     message = outcome_of(line + "\n").findings[0]
     assert message.kind == "no_device"
+    assert "train.py:" in message.message
     assert "CPU" in message.cause
     assert "torch.cuda.is_available()" in message.remedy
 

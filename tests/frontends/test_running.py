@@ -88,7 +88,7 @@ def test_a_hunt_keeps_the_arguments_in_its_seed_and_replays_them(cli, tmp_path):
     (seed,) = tmp_path.glob("rankfault-findings/*/seed.json")
     assert seed.parent.name.startswith("train-")
     held = json.loads(seed.read_text())["plan"]
-    assert held["params"] == {"argv": ["--skip", "--lr", "1"]}
+    assert held["params"] == {"argv": ["--skip", "--lr", "1"], "cuda": False}
     code, out, _ = cli("replay", str(seed))
     assert code == 1
     assert "torch/missing_collective" in out

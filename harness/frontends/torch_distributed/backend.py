@@ -144,6 +144,7 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
             inputs=metas(place, request.given), outputs=metas(place, request.taken),
             splits=request.splits, async_op=request.async_op, number=place.sim.issued, code=code,
             lasti=lasti, names=names_at(frame, request), at=len(place.sim.events), what=object_call(),
+            card=self._card(request),
         )
         refused = self.gone or request.refused(len(self.ranks)) or next(
             (why for t in request.inputs if (why := refusal(call.family, t.dtype, request.op))), ""
@@ -180,6 +181,14 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
             self.exchange.send(part)
         else:
             self.exchange.receive(part)
+
+    def _card(self, request: Request) -> str:
+        """Where NCCL would do it."""
+        cards = self.place.surroundings.cards
+        if self.backend != "nccl" or not cards.touched or request.kind in ("send", "recv"):
+            return ""
+        tensors = (*request.given, *request.taken)
+        return str(cards.card_for(tensors)) if tensors and not object_call() else ""
 
     def _global(self, rank: int) -> int:
         """A rank of the group as the world's; those that are none stay as they are."""

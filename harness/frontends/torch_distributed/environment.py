@@ -82,8 +82,7 @@ def _refuse(rank: int, what: str) -> Callable[..., Any]:
         code, lasti = user_frame_of(_getframe(1))
         raise ProcessStarted(
             f"rank {rank}: {what} at {place(code, lasti)} starts a process inside a simulated run, which "
-            "cannot replay it; run the program on real processes, or do without (DataLoader: "
-            "num_workers=0)"
+            "cannot replay it; run the program on real processes, or do without"
         )
 
     return refuse
@@ -146,7 +145,7 @@ class Surroundings:
     """One rank's view of the process.
 
     folder: where its own modules are imported from. main: its `__main__`. more: further attributes that
-    differ while its code runs (world.py).
+    differ while its code runs (world.py). cards: its CUDA devices (cuda_stand_in.py).
     """
 
     def __init__(
@@ -154,6 +153,7 @@ class Surroundings:
         variables: dict[str, str], more: Iterable[Entry] = (),
     ) -> None:
         self.out = Output()
+        self.cards: Any = None
         self._folder = folder + os.sep
         self._modules: dict[str, ModuleType] = {"__main__": main}
         self._hidden: dict[str, ModuleType] = {}
@@ -257,6 +257,11 @@ def _own_modules(folder: str) -> list[str]:
 
 
 _in_force: list[Surroundings] = []
+
+
+def in_force() -> Surroundings | None:
+    """Those of the rank whose code is running."""
+    return _in_force[-1] if _in_force else None
 
 
 def _named(owner: Any) -> str:

@@ -9,6 +9,7 @@ Not modelled: several nodes (LOCAL_RANK is RANK), `__main__` guards of multiproc
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -20,15 +21,19 @@ from types import ModuleType
 from typing import Any
 
 import msgspec
-import torch
 
 from harness.checkers.torch_program import TorchProgram
 from harness.errors import NoDevice, RankExited
 from harness.frontends.kinds import compiled
+from harness.frontends.torch_distributed.cuda_calls import call_names
+from harness.frontends.torch_distributed.cuda_stand_in import Cards, Replaced, replaced
+from harness.frontends.torch_distributed.cuda_tensors import tensor_names
+from harness.frontends.torch_distributed.data_loading import loader_names
 from harness.frontends.torch_distributed.environment import Surroundings
 from harness.frontends.torch_distributed.handles import waits
 from harness.frontends.torch_distributed.outcome import came_to
 from harness.frontends.torch_distributed.place import Place
+from harness.frontends.torch_distributed.sync_batch_norm import batch_norm_names
 from harness.frontends.torch_distributed.watching import Watched, readers
 from harness.frontends.torch_distributed.world import Founding, RankWorld
 from harness.host import World
@@ -37,10 +42,11 @@ from harness.scenario import Scenario
 USUAL_RANKS = 4
 
 
-def _params(argv: tuple[str, ...]) -> type[msgspec.Struct]:
-    """The params of a script: its command line, which the user gave."""
+def _params(argv: tuple[str, ...], *, cuda: bool) -> type[msgspec.Struct]:
+    """The params of a script, which the user gave: its command line, whether CUDA is said to be there."""
     return msgspec.defstruct(
-        "ScriptParams", [("argv", tuple[str, ...], argv)], frozen=True, forbid_unknown_fields=True
+        "ScriptParams", [("argv", tuple[str, ...], argv), ("cuda", bool, cuda)],
+        frozen=True, forbid_unknown_fields=True,
     )
 
 
@@ -57,12 +63,13 @@ def variables(rank: int, size: int) -> dict[str, str]:
 
 def script_scenario(
     path: str, text: bytes, argv: tuple[str, ...] = (), *, ranks: tuple[int, int] = (1, 8),
-    variables_of: Any = variables,
+    variables_of: Any = variables, cuda: bool = False,
 ) -> Scenario:
     """The scenario of the script `text`, which is the file `path`.
 
     argv: the default of the scenario's parameter. variables_of: rank and world size -> the variables of
-    its environment (a test's own, or a wrong one). Raises UserFileError for what does not compile.
+    its environment (a test's own, or a wrong one). cuda: the default of the other parameter: what
+    torch.cuda.is_available() says. Raises UserFileError for what does not compile.
     """
     code = compiled(path, text)
 
@@ -74,11 +81,12 @@ def script_scenario(
         for index in range(world.size):
             world.dispatch(
                 functools.partial(run_rank, program, path, variables_of), founding, given.argv,
-                device=index,
+                given.cuda, device=index,
             )
 
     return Scenario(
-        name=path, host=host, params=_params(argv), ranks=ranks, threads=True, given=("argv",),
+        name=path, host=host, params=_params(argv, cuda=cuda), ranks=ranks, threads=True,
+        given=("argv", "cuda"),
         usual_ranks=(USUAL_RANKS, USUAL_RANKS),
         checkers=(TorchProgram(),), comes_to=came_to,
         doc=f"{path}, a torch.distributed program", digest=hashlib.sha256(text).hexdigest()[:16],
@@ -87,10 +95,11 @@ def script_scenario(
 
 def _wants_cuda(error: BaseException) -> bool:
     """Whether a program ends for want of a CUDA device."""
-    return not torch.cuda.is_available() and bool(re.search(
-        r"CUDA enabled|_cuda_|NVIDIA driver|CUDA GPUs are available|pinned memory|CUDA.*is_available",
+    return bool(re.search(
+        r"CUDA enabled|_cuda_|NVIDIA driver|CUDA GPUs are available|pinned memory|CUDA.*is_available"
+        r"|support for cuda|dummy base class|requires CUDA support|accelerator device when none",
         str(error),
-    ))
+    )) and not isinstance(error, NoDevice)
 
 
 def _launched(rank: Any, variables_of: Callable[[int, int], dict[str, str]]) -> dict[str, str]:
@@ -105,6 +114,18 @@ def _launched(rank: Any, variables_of: Callable[[int, int], dict[str, str]]) -> 
     return found
 
 
+@functools.cache
+def _stand_ins() -> tuple[Replaced, ...]:
+    return (*tensor_names(), *call_names(), *batch_norm_names(), *loader_names())
+
+
+def stood_in() -> Callable[[], None]:
+    """Let the stand-ins for CUDA take their places; returns what ends that."""
+    during = contextlib.ExitStack()
+    during.enter_context(replaced(_stand_ins()))
+    return during.close
+
+
 def _forget_meshes() -> None:
     """What torch keeps of DTensors by thread, with their meshes and groups: threads outlive runs."""
     if "torch.distributed.tensor" in sys.modules:
@@ -116,7 +137,7 @@ def _forget_meshes() -> None:
 
 def run_rank(
     program: Callable[[ModuleType], None], path: str, variables_of: Any, rank: Any, founding: Founding,
-    argv: tuple[str, ...],
+    argv: tuple[str, ...], cuda: bool = False,  # noqa: FBT001, FBT002
 ) -> None:
     """One rank: `program`, given its `__main__`, in the surroundings of the script `path`."""
     place = Place(rank)
@@ -127,7 +148,11 @@ def run_rank(
         rank.index, str(Path(path).resolve().parent), main, (path, *argv),
         _launched(rank, variables_of), [*world.entries(), *readers(place), waits(place)],
     )
+    surroundings.cards = Cards(rank.index, place.sim.ambient.clock, available=cuda)
     rank._state.printed = surroundings.out
+    if not founding.stood_in:
+        founding.stood_in = True
+        place.sim.at_end.append(stood_in())
     place.sim.at_end.append(surroundings.leave)  # a lane may be left behind in native code
     place.follow_sleep()
     _forget_meshes()

@@ -46,23 +46,24 @@ PLANS = 50
 
 def distributed_test(
     function: Callable[..., None] | None = None, *, ranks: int | tuple[int, int] = 4,
-    plans: int = PLANS, backend: str = "gloo", minimise_seconds: float = 10.0,
+    plans: int = PLANS, backend: str = "gloo", cuda: bool = False, minimise_seconds: float = 10.0,
 ) -> Any:
     """A pytest test of a function that every rank of a simulated world runs.
 
     ranks: the world size, or the smallest and the largest. plans: how many are tried; the same ones
-    each time. backend: what init_process_group is asked for. minimise_seconds: for shrinking a
-    finding. Raises UsageError for ranks outside 1..64 or parameters without annotation.
+    each time. backend: what init_process_group is asked for. cuda: what torch.cuda.is_available() says;
+    cards are CPU memory either way. minimise_seconds: for shrinking a finding. Raises UsageError for
+    ranks outside 1..64 or parameters without annotation.
     """
     if function is None:
         return functools.partial(
-            distributed_test, ranks=ranks, plans=plans, backend=backend,
+            distributed_test, ranks=ranks, plans=plans, backend=backend, cuda=cuda,
             minimise_seconds=minimise_seconds,
         )
     low, high = (ranks, ranks) if isinstance(ranks, int) else ranks
     if not 1 <= low <= high <= RANKS_MAX:
         raise UsageError(f"{function.__name__}: ranks={ranks!r} must lie within 1..{RANKS_MAX}")
-    scenario = _scenario(function, (low, high), backend)
+    scenario = _scenario(function, (low, high), backend, cuda=cuda)
     seed = int(hashlib.sha256(scenario.name.encode()).hexdigest()[:8], 16)
 
     @functools.wraps(function)
@@ -80,7 +81,9 @@ def distributed_test(
     return test
 
 
-def _scenario(function: Callable[..., None], ranks: tuple[int, int], backend: str) -> Scenario:
+def _scenario(
+    function: Callable[..., None], ranks: tuple[int, int], backend: str, *, cuda: bool
+) -> Scenario:
     path = os.path.relpath(inspect.getfile(function))
     params = params_of(function, skipped=0)
     names = params.__struct_fields__
@@ -99,7 +102,8 @@ def _scenario(function: Callable[..., None], ranks: tuple[int, int], backend: st
 
         for index in range(world.size):
             world.dispatch(
-                functools.partial(run_rank, program, path, variables), founding, (), device=index
+                functools.partial(run_rank, program, path, variables), founding, (), cuda,
+                device=index,
             )
 
     name = function.__name__ if path.startswith("..") else f"{path}::{function.__name__}"

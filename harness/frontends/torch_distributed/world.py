@@ -97,6 +97,7 @@ class Founding:
         self.shelf = Shelf()
         self.exchange = Exchange()
         self.gatherings: dict[Any, Gathering] = {}
+        self.stood_in = False  # for CUDA, in this run
 
 
 class RankWorld:

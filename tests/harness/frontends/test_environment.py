@@ -103,7 +103,6 @@ def test_exit_handlers_run_when_the_rank_ends(script):
         ("import subprocess; subprocess.run(['true'])", "Popen.__init__"),
         ("import multiprocessing; multiprocessing.Process(target=print).start()", "BaseProcess.start"),
         ("import torch.multiprocessing as mp; mp.spawn(print, nprocs=2)", "BaseProcess.start"),
-        ("from torch.utils.data import DataLoader\nlist(DataLoader([1, 2], num_workers=1))", "start"),
     ],
 )
 def test_starting_a_process_is_refused(script, text, told):
