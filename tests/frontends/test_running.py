@@ -9,6 +9,8 @@ import sys
 import pytest
 
 from harness import registry
+from harness.plan import Plan
+from harness.run import run
 
 SCRIPT = """\
 import sys
@@ -180,3 +182,70 @@ def test_distributed_tests_are_scenarios_of_their_file(tmp_path):
     (tmp_path / "test_mine.py").write_text(TESTS)
     found = registry.find_all("test_mine.py")
     assert [one.name for one in found] == ["test_mine.py::test_mean", "test_mine.py::test_skips"]
+
+
+GPU_SCRIPT = """\
+import os
+import torch
+import torch.distributed as dist
+
+assert torch.cuda.is_available(), "no GPU"
+dist.init_process_group("nccl")
+if os.environ["LOCAL_RANK"] != "0":
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) - 1)
+x = torch.ones(4).cuda()
+dist.all_reduce(x)
+"""
+
+
+def test_a_script_that_insists_on_cuda_is_told_that_it_is_there(cli, tmp_path):
+    (tmp_path / "train.py").write_text(GPU_SCRIPT)
+    code, out, _ = cli("run", "train.py")
+    assert code == 1
+    assert "no GPU" in out
+    code, out, _ = cli("run", "train.py", "--with-cuda")
+    assert code == 1
+    assert "torch/same_device" in out
+    code, out, _ = cli("hunt", "train.py", "--with-cuda", "--plans", "2")
+    assert code == 1
+    (seed,) = tmp_path.glob("rankfault-findings/*/seed.json")
+    assert json.loads(seed.read_text())["plan"]["params"] == {"argv": [], "cuda": True}
+    code, out, _ = cli("replay", str(seed.relative_to(tmp_path)))
+    assert code == 1
+    assert "ranks 0 and 1 are both on CUDA device 0" in out
+
+
+def test_the_next_command_says_it_again(cli, tmp_path):
+    (tmp_path / "train.py").write_text(GPU_SCRIPT.replace(" - 1", ""))
+    code, out, _ = cli("run", "train.py", "--with-cuda", "--lr", "1")
+    assert code == 0
+    assert "next: rankfault hunt train.py '--args=--lr 1' --with-cuda" in out
+
+
+@pytest.mark.parametrize("command", ["run", "hunt"])
+def test_only_scripts_are_told_about_cuda(cli, tmp_path, command):
+    (tmp_path / "test_mine.py").write_text(TESTS)
+    code, _, err = cli(command, "test_mine.py", "--with-cuda")
+    assert code == 2
+    assert "--with-cuda is for torch.distributed scripts" in err
+    code, _, err = cli("run", "train.py", "--with-cuda", "--fabric", "processes")
+    assert code == 2
+    assert "--with-cuda" in err
+
+
+def test_a_test_may_have_cuda(tmp_path):
+    text = TESTS.partition("\n\n@distributed")[0] + """
+
+
+@distributed_test(ranks=2, plans=3, backend="nccl", cuda=True)
+def test_mine():
+    assert torch.cuda.is_available()
+    torch.cuda.set_device(dist.get_rank())
+    x = torch.ones(3, device="cuda")
+    dist.all_reduce(x)
+    assert x.tolist() == [2, 2, 2]
+"""
+    (tmp_path / "test_mine.py").write_text(text)
+    (scenario,) = registry.find_all("test_mine.py")
+    plan = Plan(scenario=scenario.name, params=scenario.params(), ranks=2)
+    assert run(plan, scenario=scenario).findings == ()

@@ -1,4 +1,5 @@
 # ranks: 2..4
+# no CPU form
 """Chooses by what is there, backend and device alike."""
 
 import os

@@ -1,4 +1,5 @@
 # ranks: 2..4
+# no CPU form
 """What is on the host and what is on the card are two tensors, until somebody copies."""
 
 import os
