@@ -83,11 +83,14 @@ def test_calls_are_recorded_with_their_places_and_the_first_to_fail_is_named(scr
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """What a script does to say that it is there; the plan limit comes when both ranks have."""
+    """What a script does to say that it is there; once both ranks have, each look finds a plan's whole limit
+    passed since the last one."""
+    passed = [0.0]
 
     def shifted():
-        there = len(list(tmp_path.glob("there-*"))) == 2
-        return now() + (2 * LIMITS.plan if there else 0)
+        if len(list(tmp_path.glob("there-*"))) == 2:
+            passed[0] += 2 * LIMITS.plan
+        return now() + passed[0]
 
     monkeypatch.setattr(real_ranks, "now", shifted)
     return f"open({str(tmp_path / 'there-')!r} + os.environ['RANK'], 'w').close()"
