@@ -83,7 +83,7 @@ def test_calls_are_recorded_with_their_places_and_the_first_to_fail_is_named(scr
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """What a script does to say that it is there; once both ranks have, a plan's whole limit and more passes
+    """What a script does to say that it is there. Once both ranks have, a plan's limit and more passes
     from look to look."""
     passed = [0.0]
 
