@@ -35,7 +35,7 @@ from harness.ambient import nap, now
 from harness.errors import EngineError, UsageError
 from harness.zygote import become_child, kill, reap
 
-START_SECONDS = 60.0
+START_SECONDS = 300.0  # an import of torch on a busy machine; one that fails is seen at once
 GRACE_SECONDS = 0.5
 STACK_SECONDS = 5.0  # only a process that cannot print, and is not stopped, takes them all
 LOG_BYTES = 8192
