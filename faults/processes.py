@@ -96,15 +96,15 @@ class Stopped(_ProcessFault, frozen=True, tag="stopped"):
     milliseconds: Annotated[int, msgspec.Meta(ge=1, le=5000)] = 50
 
     def deed(self) -> Callable[[], None]:
-        """Stop it; a process of its own continues it."""
+        """Have a process of its own stop and continue it."""
 
         def stop() -> None:
             own, waker = os.getpid(), os.fork()
-            if not waker:
+            if not waker:  # it stops as well, so that it cannot continue what has yet to stop
+                os.kill(own, signal.SIGSTOP)
                 _nap(self.milliseconds / 1000)
                 os.kill(own, signal.SIGCONT)
                 os._exit(0)
-            os.kill(own, signal.SIGSTOP)
             os.waitpid(waker, 0)
 
         return stop
@@ -134,6 +134,7 @@ class Slowed(_ProcessFault, frozen=True, tag="slowed"):
                 _nap(self.percent / 10_000)
                 # However late this process woke up: the share is kept.
                 stopped = (_elapsed() - began) * (100 - self.percent) / self.percent
+                stopped = min(stopped, max(self.milliseconds / 1000 - _elapsed(), 0.0))
             os._exit(0)
 
         return slow

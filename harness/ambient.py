@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
 import random
 import sys
 import threading
@@ -36,6 +37,8 @@ _numpy_address: int = _numpy_state.ctypes.state_address
 
 _real_monotonic = time.monotonic
 _real_sleep = time.sleep
+_real_time = time.time
+_THREADS = "/proc/self/task"
 
 
 def now() -> float:
@@ -43,9 +46,25 @@ def now() -> float:
     return _real_monotonic()
 
 
+def today() -> float:
+    """Seconds since the epoch: to compare with what files say of their last change, with nothing else."""
+    return _real_time()
+
+
 def nap(seconds: float) -> None:
     """Sleep on the real clock."""
     _real_sleep(seconds)
+
+
+def processor_waits() -> dict[int, float]:
+    """Seconds that each thread of this process has waited for a processor, by its number for the kernel;
+    {} where the kernel does not count them (proc_pid_schedstat(5))."""
+    waits = {}
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(_THREADS):
+            with contextlib.suppress(OSError, ValueError), open(f"{_THREADS}/{thread}/schedstat") as file:
+                waits[int(thread)] = int(file.read().split()[1]) / 1e9
+    return waits
 
 
 def generator(*seed: object) -> random.Random:

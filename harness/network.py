@@ -31,7 +31,7 @@ from harness.errors import NotHere, UsageError
 DEVICE = "eth0"
 PREFIX = "10.83.0"
 RANKS_MAX = 64
-TRIES = 400  # for a namespace to be there, of 5 ms each
+TRIES = 4000  # for a namespace to be there, of 5 ms each
 TABLE = "inet rankfault"
 
 

@@ -29,11 +29,12 @@ from harness.ambient import nap, now
 from harness.errors import UsageError
 from harness.power_cut import MountedDisk
 from harness.subject_wire import PAGE, Memory, receive, send
-from harness.supervise import GRACE_SECONDS, START_SECONDS, Child, Ending, stacks, supervised, zygote
+from harness.supervise import START_SECONDS, Child, Ending, stacks, supervised, zygote
 
 MEMORY = 1 << 30  # address space; only what is touched costs memory
 MEMORY_MAX = 1 << 40
 WITHIN_MAX = 86_400.0
+END_SECONDS = 10.0  # for a process whose socket is closed to be gone, with its own exit code
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -207,7 +208,7 @@ class Subject:
 
     def _crash(self) -> Crashed:
         assert self._child is not None
-        ending = self._child.ended(within=GRACE_SECONDS) or self._child.stop(grace=0)
+        ending = self._child.ended(within=END_SECONDS) or self._child.stop(grace=0)
         return Crashed(ending.code, ending.log)
 
     @property

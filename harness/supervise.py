@@ -35,9 +35,9 @@ from harness.ambient import nap, now
 from harness.errors import EngineError, UsageError
 from harness.zygote import become_child, kill, reap
 
-START_SECONDS = 60.0
+START_SECONDS = 300.0  # an import of torch on a busy machine; one that fails is seen at once
 GRACE_SECONDS = 0.5
-STACK_SECONDS = 0.5
+STACK_SECONDS = 5.0  # only a process that cannot print, and is not stopped, takes them all
 LOG_BYTES = 8192
 STARTS = ("fork", "spawn", "forkserver")  # how a rank's process may begin (fabric/crew.py)
 _BEGIN = "import sys; sys.path[:] = {path!r}; from harness.zygote import main; main({fd})"
@@ -265,16 +265,8 @@ def stacks(children: Sequence[Child], within: float = STACK_SECONDS) -> list[str
     for child in children:
         child.signal(signal.SIGUSR1)
     until = now() + within
-
-    def silent() -> bool:
-        return any(
-            child.ending is None and os.fstat(child.log).st_size == size
-            for child, size in zip(children, before, strict=True)
-        )
-
-    while silent() and now() < until:
+    while any(map(_to_print, children, before)) and now() < until:
         nap(0.005)
-    nap(0.02)  # the last one to begin may still be writing
     found = []
     for child, size in zip(children, before, strict=True):
         text = child.printed(size)
@@ -282,6 +274,24 @@ def stacks(children: Sequence[Child], within: float = STACK_SECONDS) -> list[str
             text = str(child.ending)
         found.append(text or f"no stack within {within:g} s: {_state(child.pid)}")
     return found
+
+
+def _to_print(child: Child, size: int) -> bool:
+    """Whether its stacks have yet to come, or to come whole. size: of its log before it was asked."""
+    if child.ended() is not None or state(child.pid) == "T":
+        return False
+    return os.fstat(child.log).st_size == size or _handles(child.pid, signal.SIGUSR1)
+
+
+def _handles(pid: int, number: int) -> bool:
+    """Whether a process's first thread is in its handler of the signal, which is blocked there, or has
+    not come to it."""
+    held = 0
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as file:
+        for line in file:
+            if line.startswith(("SigPnd:", "ShdPnd:", "SigBlk:")):
+                held |= int(line.split()[1], 16)
+    return bool(held >> (number - 1) & 1)
 
 
 def state(pid: int) -> str:

@@ -43,6 +43,7 @@ def main(fd: int) -> None:
     forks begin faster.
     """
     control = socket.socket(fileno=fd)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a child that is asked for its stacks too early lives
     folder = tempfile.mkdtemp(prefix="rankfault-")
     children: set[int] = set()
     own = os.getpid()

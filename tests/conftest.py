@@ -6,7 +6,13 @@ import pytest
 
 
 @pytest.fixture
-def cli(capsys):
+def no_progress(monkeypatch):
+    """A busy machine makes a hunt slow enough for a line of progress; none is drawn."""
+    monkeypatch.setattr("harness.cli.progress.PLAIN_SECONDS", float("inf"))
+
+
+@pytest.fixture
+def cli(capsys, no_progress):
     """`cli(*words)` runs the command line in process: its exit code, stdout and stderr."""
     from harness.cli import main
 

@@ -11,6 +11,9 @@ behind CALLS_BELOW calls through C, about four native frames each: the backtrace
 The watchdog is one daemon thread for the process. When a run makes no event for `LIMIT_SECONDS`, it
 raises NoSchedulingPoint in the thread that runs it: the lane that is looping gets it, with its stack.
 If the program swallows that, the next time `Unwound` follows, which `except Exception` lets through.
+What the machine withholds is not the lane's to answer for: the time that a thread of the process has
+waited for a processor does not count, up to nine tenths of it. Nor is an import cut off, which would
+leave half a module to whoever imports it next, unless it takes ten times as long.
 A loop inside native code is interrupted only when it returns to Python; a lane on a thread of its own
 (threads.py) is left behind after SHOTS_MAX shots more.
 
@@ -21,6 +24,7 @@ the other, and refuses a run inside a run.
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,13 +34,15 @@ from typing import Any
 
 from greenlet import getcurrent, greenlet
 
-from harness.ambient import nap, now
+from harness.ambient import nap, now, processor_waits
 from harness.errors import NoSchedulingPoint, Unwound, UsageError
 
 LIMIT_SECONDS = 10.0
 POOL_MAX = 64
 SHOTS_MAX = 2
 CALLS_BELOW = 24
+IMPORT_LIMITS = 10  # that an import may take
+WITHHELD_MAX = 0.9  # of the time: a lane in native code ends too, whatever another thread waits for
 
 
 class Carrier:
@@ -131,7 +137,7 @@ class _Watchdog:
 
     def _loop(self) -> None:
         seen: tuple[int, int, int] = (0, -1, -1)
-        since = now()
+        since, waits = now(), processor_waits()
         while True:
             nap(min(0.25, LIMIT_SECONDS / 4))
             with self.lock:
@@ -142,11 +148,18 @@ class _Watchdog:
                 # Before the first event each lane has a time limit of its own.
                 state = (self.run, len(world.events), world.current.index)
                 if state != seen:
-                    seen, since, self.shots = state, now(), 0
-                elif now() - since >= LIMIT_SECONDS:
-                    since = now()
+                    seen, since, waits, self.shots = state, now(), processor_waits(), 0
+                elif self.over(granted(now() - since, waits)):
+                    since, waits = now(), processor_waits()
                     self.raise_in_run(Unwound if self.shots else NoSchedulingPoint)
                     self.shots += 1
+
+    def over(self, seconds: float) -> bool:
+        """Whether a lane that has had so many seconds must end."""
+        if seconds < LIMIT_SECONDS:
+            return False
+        limits = IMPORT_LIMITS if importing(self.watched.thread_id(self.thread_id)) else 1
+        return seconds >= limits * LIMIT_SECONDS
 
     def raise_in_run(self, error: type[BaseException]) -> None:
         """Have the thread that runs raise `error` at its next bytecode."""
@@ -158,6 +171,22 @@ class _Watchdog:
         """What it raised too late must not hit the caller, nor a later run."""
         while self.struck:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.struck.pop()), None)
+
+
+def importing(thread: int) -> bool:
+    """Whether a thread is in the middle of an import."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def granted(seconds: float, waits: dict[int, float]) -> float:
+    """How many of the last `seconds` count. waits: the threads' waits for a processor before them."""
+    withheld = [after - waits.get(thread, 0.0) for thread, after in processor_waits().items()]
+    return seconds - min(max(withheld, default=0.0), seconds * WITHHELD_MAX)
 
 
 _watchdog = _Watchdog()

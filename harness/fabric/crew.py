@@ -26,7 +26,7 @@ from harness.fabric.arena import Arena
 from harness.fabric.rank_engine import COMMAND, DONE, EXIT
 from harness.supervise import START_SECONDS, Child, Deadline, Ending, forked, stacks, supervised, zygote
 
-END_SECONDS = 5.0  # for a process to be done with a plan that is over
+END_SECONDS = 10.0  # for a process to be done with a plan that is over
 ENTRY = "harness.fabric.rank_process:begin"
 ROOM = 4  # of the crew that is kept, unless a plan needs more
 

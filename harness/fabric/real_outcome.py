@@ -34,7 +34,8 @@ class RankOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """One rank's end. code: exit code, or minus the signal. order: 0 = the first of all to end badly, -1
     = it ended well. printed: its standard output; log: the end of its standard error. record: its calls,
     one line each. expired: the limit at which it was killed, with its stack then. seconds: from the
-    first bad end of another rank to its own, 0 if there was none."""
+    first bad end of another rank to its own, 0 if there was none. ended: when it did, by its machine's
+    clock, to some milliseconds."""
 
     rank: int
     code: int
@@ -45,6 +46,7 @@ class RankOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     expired: str = ""
     stack: str = ""
     seconds: float = 0.0
+    ended: float = 0.0
 
     @property
     def calls(self) -> tuple[Call, ...]:

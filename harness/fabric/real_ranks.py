@@ -26,7 +26,7 @@ import msgspec
 import torch
 
 from harness import registry
-from harness.ambient import now
+from harness.ambient import now, today
 from harness.errors import EngineError, NotHere, PlanError, UsageError
 from harness.fabric.real_outcome import RankOutcome, RealOutcome
 from harness.fabric.script_rank import Part, decoded
@@ -36,6 +36,7 @@ from harness.supervise import START_SECONDS, Child, Limits, stacks, state, super
 CONNECTING = 5  # gloo gives a connection that is being made so many of the group's time-outs
 MARGIN = 3.0  # seconds beyond that, for the process to end
 TICK = 0.02
+LATE_SECONDS = 5.0  # that a look may be late, on a busy machine
 HOST = "127.0.0.1"
 BACKENDS = ("", "gloo", "nccl")
 
@@ -64,6 +65,7 @@ class Watched:
         self.record = os.memfd_create("rankfault-calls")
         self.out = os.memfd_create("rankfault-out")
         self.order, self.seconds, self.expired, self.stack = -1, 0.0, "", ""
+        self.ended = 0.0  # when, by the machine's clock
         self.calls, self.moved = 0, now()  # lines of its record, and since when so many
         self.child = start([self.record, self.out])
 
@@ -79,6 +81,13 @@ class Watched:
         ending = self.child.ended()
         return None if ending is None else ending.code
 
+    def note_end(self) -> tuple[float, bool]:
+        """Note when it ended, as nearly as can be known: it last wrote anything, or its script was over
+        (script_rank.py), though not longer ago than a look may be late. What bad ends are ordered by."""
+        last = max(os.fstat(fd).st_mtime for fd in (self.record, self.out, self.child.log))
+        self.ended = max(last, today() - LATE_SECONDS)
+        return self.ended, (self.code or 0) >= 0  # at the same moment a signal is the cause
+
     @property
     def stopped(self) -> bool:
         """Whether it is stopped (SIGSTOP), as it is at a pause."""
@@ -90,7 +99,7 @@ class Watched:
         return RankOutcome(
             rank=self.rank, code=ending.code, order=self.order, seconds=self.seconds, log=ending.log,
             printed=_whole(self.out).decode(errors="replace"), record=_whole(self.record).decode(),
-            expired=self.expired, stack=self.stack,
+            expired=self.expired, stack=self.stack, ended=self.ended,
         )
 
     def close(self) -> None:
@@ -133,8 +142,7 @@ class Watch:
             for one in self._running:
                 one.look()
             ended = [one for one in self._running if one.code is not None]
-            # Of those that ended in one look, a signal comes before what follows from it.
-            for one in sorted(ended, key=lambda one: (one.code or 0) >= 0):
+            for one in sorted(ended, key=Watched.note_end):
                 if one.code:
                     self._ended_badly(one)
             self._running = [one for one in self._running if one.code is None]
@@ -165,6 +173,7 @@ class Watch:
             one.expired, one.stack = self._limit(one), stack
         for one in late:
             one.child.stop(grace=0)
+            one.ended = today()
             self._ended_badly(one)
         self._running = [one for one in self._running if not one.expired]
 

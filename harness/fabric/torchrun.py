@@ -9,8 +9,9 @@ disk. Each waits until rank 0 has all outcomes and has printed the report, then 
 signal as 128 + its number), so that torchrun does not end the others while they still matter.
 
 RANKFAULT_REAL holds Orders: the faults and limits, as JSON or as the name of a file with JSON; the same
-on all machines. Not modelled: elastic restarts (`--max-restarts` stays 0), launchers without torchrun's
-store, output while the script runs (each rank's is passed on at its end).
+on all machines. Not modelled: one clock of several machines (bad ends count there in the order in which
+they are told), elastic restarts (`--max-restarts` stays 0), launchers without torchrun's store, output
+while the script runs (each rank's is passed on at its end).
 """
 
 from __future__ import annotations
@@ -133,6 +134,14 @@ def _meeting(limits: Limits) -> Store:
     return PrefixStore(PREFIX, TCPStore(host, port, is_master=False, timeout=patience))
 
 
+def _ordered(outcomes: list[RankOutcome]) -> list[RankOutcome]:
+    """The bad ends of one machine in the order of its clock: who has seen one may have told it late."""
+    bad = sorted((one for one in outcomes if one.order >= 0), key=lambda one: one.ended)
+    return [
+        msgspec.structs.replace(one, order=bad.index(one)) if one in bad else one for one in outcomes
+    ]
+
+
 def _report(path: str, told: Orders, store: Store, size: int) -> None:
     """Print what became of the world, once every rank's supervisor has told; rank 0's part."""
     outcomes = []
@@ -144,6 +153,8 @@ def _report(path: str, told: Orders, store: Store, size: int) -> None:
             outcomes.append(RankOutcome(rank=rank, code=-9, expired=lost))
             continue
         outcomes.append(msgspec.json.decode(data, type=RankOutcome))
+    if os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
+        outcomes = _ordered(outcomes)
     outcome = RealOutcome(
         path=path, ranks=tuple(outcomes), faults=decoded(told.faults, ORDERS),
         subject=subject(told.backend),

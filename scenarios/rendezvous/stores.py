@@ -40,7 +40,7 @@ from harness import (
 
 TIMEOUT = 1.0
 WITHIN = 4.0  # for a call whose store has a timeout of 1 s
-START = 30.0
+START = 60.0
 TEXT, COUNT, MISSING = "text", "count", "missing"
 PRELOAD = ("torch.distributed",)
 Kind = Literal["set", "get", "add", "get_missing", "add_to_text", "compare_set"]

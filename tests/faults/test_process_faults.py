@@ -21,6 +21,7 @@ from faults.processes import (
 )
 from harness import (
     Fault,
+    Limits,
     NotifyOp,
     PeerLost,
     Plan,
@@ -65,19 +66,27 @@ def hungry(rank):
     return rank.size
 
 
-@scenario(reference=nobody_alone, ranks=(2, 2))
-def impatient(rank):
-    """Rank 0 waits for rank 1, which has a little to compute, for two seconds only."""
-    cells = rank.window("cells", 1, torch.int32)
-    rank.barrier()
-    if rank.index == 1:
-        started = os.times()
-        while sum(os.times()[:2]) - sum(started[:2]) < 0.1:
-            pass
-        rank.notify(cells, 0, 0, 1, op=NotifyOp.Set)
-    elif not rank.wait(cells, 0, 1, timeout=2.0):
-        return 0
-    return rank.size
+def waits(seconds):
+    """A scenario whose rank 0 waits so long for rank 1, which has a little to compute."""
+
+    @scenario(reference=nobody_alone, ranks=(2, 2))
+    def waits(rank):
+        cells = rank.window("cells", 1, torch.int32)
+        rank.barrier()
+        if rank.index == 1:
+            started = os.times()
+            while sum(os.times()[:2]) - sum(started[:2]) < 0.1:
+                pass
+            rank.notify(cells, 0, 0, 1, op=NotifyOp.Set)
+        elif not rank.wait(cells, 0, 1, timeout=seconds):
+            return 0
+        return rank.size
+
+    return waits
+
+
+IMPATIENT, PATIENT = waits(0.5), waits(100.0)
+LIMITS = Limits(operation=60, plan=200)
 
 
 @dataclass(frozen=True)
@@ -101,9 +110,9 @@ ROWS = [
     Row(MemoryLimit(rank=1, mebibytes=8), hungry, "exceptions/runtime_error"),
     Row(OpenFilesLimit(rank=1, files=2), hungry, "exceptions/os_error"),
     Row(FileSizeLimit(rank=1, nbytes=100), hungry, "exceptions/os_error"),
-    Row(Stopped(rank=1, nth=2, milliseconds=3000), impatient, "integrity/wrong_value", natural=1),
+    Row(Stopped(rank=1, nth=2, milliseconds=3000), IMPATIENT, "integrity/wrong_value", natural=1),
     Row(
-        Slowed(rank=1, nth=1, percent=1, milliseconds=3000), impatient, "integrity/wrong_value",
+        Slowed(rank=1, nth=1, percent=1, milliseconds=3000), IMPATIENT, "integrity/wrong_value",
         natural=1,
     ),
 ]
@@ -128,7 +137,7 @@ def test_every_fault_has_a_row():
 
 @pytest.mark.parametrize("row", ROWS, ids=title)
 def test_fires_and_changes_the_outcome(row):
-    outcome = run(plan_of(row), "processes", scenario=row.program, natural=row.natural)
+    outcome = run(plan_of(row), "processes", scenario=row.program, natural=row.natural, limits=LIMITS)
     assert outcome.run.fired == [1]
     assert outcome.notes == ()
     assert tuple(outcome.run.dead) == row.dead
@@ -140,11 +149,12 @@ def test_fires_and_changes_the_outcome(row):
         assert outcome.run.results[1] is None
 
 
-@pytest.mark.parametrize("program", [meets, hungry, impatient], ids=lambda one: one.name)
+@pytest.mark.parametrize("program", [meets, hungry, PATIENT], ids=lambda one: one.name)
 def test_without_a_fault_all_is_well(program):
     plan = Plan(scenario=program.name, params=program.params(), ranks=2)
-    natural = 1 if program is impatient else None
-    assert run(plan, "processes", scenario=program, natural=natural).verdict is Verdict.PASS
+    natural = 1 if program is PATIENT else None
+    outcome = run(plan, "processes", scenario=program, natural=natural, limits=LIMITS)
+    assert outcome.verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize("row", ROWS, ids=title)

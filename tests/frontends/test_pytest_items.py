@@ -79,7 +79,7 @@ def test_names_are_those_of_pytest(module, tmp_path):
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-p"]
     listed = subprocess.run(
         [*command, "no:rankfault", "-c", "/dev/null", "--rootdir", tmp_path, "test_pld.py"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+        cwd=tmp_path, capture_output=True, text=True, check=False,
     ).stdout
     theirs = [line.partition("::")[2] for line in listed.splitlines() if "::" in line]
     assert list(by_name(module)) == theirs

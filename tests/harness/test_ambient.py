@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy
 import pytest
@@ -223,3 +227,36 @@ def test_generators_follow_from_their_seed_alone():
     assert ambient.generator("a", 1).random() == ambient.generator("a", 1).random()
     assert ambient.generator("a", 1).random() != ambient.generator("a", 2).random()
     assert 0 <= ambient.fresh_seed() < 2**48
+
+
+def test_a_thread_that_computes_beside_another_on_one_processor_waits_for_it():
+    if not Path("/proc/self/schedstat").exists():
+        pytest.skip("this kernel does not count waits for a processor")
+
+    def waited():
+        os.sched_setaffinity(0, {cpu})
+        before, turns = ambient.processor_waits()[threading.get_native_id()], 0
+        while ambient.processor_waits()[threading.get_native_id()] <= before:
+            turns += 1  # the process below has the same processor, and never rests
+        told.append(turns)
+
+    cpu, told = min(os.sched_getaffinity(0)), []
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        os.sched_setaffinity(other.pid, {cpu})
+        thread = threading.Thread(target=waited)
+        thread.start()
+        thread.join()
+        other.kill()
+    assert told
+
+
+def test_today_is_what_files_say_also_during_a_run(tmp_path):
+    def reads(rank):
+        file = tmp_path / "file"
+        file.write_text("")
+        found.append(abs(file.stat().st_mtime - ambient.today()))
+        found.append(abs(time.time() - ambient.today()))
+
+    found = []
+    go(reads, 1)
+    assert found[0] < 600 < found[1], "the program's own clock is virtual"

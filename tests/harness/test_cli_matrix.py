@@ -62,7 +62,7 @@ def _here(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def cli(capsys):
+def cli(capsys, no_progress):
     def call(*words: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as caught:
             main(["matrix", *words])

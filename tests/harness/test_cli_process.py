@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import signal
@@ -47,6 +48,11 @@ def cli(here: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str
     )
 
 
+def said(err: str) -> list[str]:
+    """The lines of stderr, but for those of progress, which only a hunt of a busy machine draws."""
+    return [line for line in err.splitlines() if "  findings " not in line]
+
+
 def test_ctrl_c_gives_the_summary_so_far_and_130(here):
     with subprocess.Popen(
         [*CLI, "hunt", "user.py"],
@@ -59,9 +65,9 @@ def test_ctrl_c_gives_the_summary_so_far_and_130(here):
         assert process.stdout is not None
         assert process.stdout.readline().startswith("root seed ")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate()
     assert process.returncode == 130
-    assert err == ""
+    assert said(err) == []
     assert "stopped with Ctrl-C" in out
     assert "user.py::alone" in out
     assert sorted(entry.name for entry in here.iterdir() if entry.name != "__pycache__") == [
@@ -76,6 +82,15 @@ def test_output_into_a_file_has_no_control_characters(here):
     assert all(line.isprintable() for line in (done.stdout + done.stderr).splitlines())
 
 
+def everything(terminal: int) -> str:
+    """What is written to a terminal until nobody has it open any more."""
+    read = b""
+    with contextlib.suppress(OSError):  # EIO, which Linux gives at the end
+        while piece := os.read(terminal, 1 << 16):
+            read += piece
+    return read.decode()
+
+
 def test_a_terminal_sees_live_progress_and_the_summary_stays_plain(here):
     ours, theirs = pty.openpty()
     with subprocess.Popen(
@@ -86,9 +101,9 @@ def test_a_terminal_sees_live_progress_and_the_summary_stays_plain(here):
         text=True,
         env=environment(TERM="xterm", COLUMNS="80"),
     ) as process:
-        out, _ = process.communicate(timeout=60)
-    os.close(theirs)
-    drawn = os.read(ours, 1 << 20).decode()
+        os.close(theirs)
+        drawn = everything(ours)  # as it comes: a terminal that nobody reads holds its writer up
+        out, _ = process.communicate()
     os.close(ours)
     assert process.returncode == 0
     assert "user.py::alone  0 plans" in drawn
@@ -134,11 +149,11 @@ def test_a_plan_that_kills_the_interpreter_is_offered_at_the_next_start(here):
     (here / "user.py").write_text(PASSES)
     after = cli(here, "hunt", "user.py", "--plans", "1")
     assert after.returncode == 0
-    lines = [line.strip() for line in after.stderr.splitlines()]
+    lines = [line.strip() for line in said(after.stderr)]
     assert "an earlier hunt died while a plan was in flight" in lines[0]
     replay = next(line for line in lines if line.startswith("rankfault replay rf1:"))
     again = next(line for line in lines if line.startswith("rankfault hunt "))
-    assert cli(here, "hunt", "user.py", "--plans", "1").stderr == ""  # said once
+    assert said(cli(here, "hunt", "user.py", "--plans", "1").stderr) == []  # said once
     (here / "user.py").write_text(DIES)
     assert cli(here, *replay.split()[1:]).returncode == 9
     assert cli(here, *again.split()[1:]).returncode == 9
@@ -146,7 +161,7 @@ def test_a_plan_that_kills_the_interpreter_is_offered_at_the_next_start(here):
 
 def test_without_a_place_for_the_slot_a_hunt_runs(here):
     done = cli(here, "hunt", "user.py", "--plans", "2", RANKFAULT_HOME="user.py/below")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, said(done.stderr)) == (0, [])
 
 
 def test_a_finding_replays_in_another_process_under_another_hash_seed(here):

@@ -45,7 +45,7 @@ def test_a_hunt_finds_it_in_few_plans(defect):
 @defects
 def test_the_smallest_plan_has_one_switch_and_says_why(defect):
     found = hunt(order(defect))
-    small = minimise(found.outcome, found.finding, RUNG, seconds=60.0)
+    small = minimise(found.outcome, found.finding, RUNG, seconds=600.0)
     _, switches, why = DEFECTS[defect]
     assert small.proven
     assert small.outcome.plan.visibility == switches

@@ -99,18 +99,19 @@ def late_plan(ranks, n=9):
 def minimised(plan, program, **more):
     outcome = run(plan, scenario=program)
     finding = outcome.findings[0]
-    small = minimise(outcome, finding, program, **more)
+    small = minimise(outcome, finding, program, **{"seconds": PATIENCE, **more})
     assert small.finding.identity == finding.identity
     again = run(small.outcome.plan, scenario=program)
     assert again.finds(finding.identity) == small.finding
     return small
 
 
+PATIENCE = 600.0  # seconds: no clock has a part in what these searches find
 LEAST = Plan(scenario="unfenced", params=unfenced.params(n=1), ranks=2, schedule=(Hold(0),))
 
 
 def test_a_missing_fence_at_eight_ranks_shrinks_to_two_and_is_proven():
-    small = minimised(late_plan(8), unfenced, seconds=60.0)
+    small = minimised(late_plan(8), unfenced, seconds=PATIENCE)
     assert small.outcome.plan == LEAST
     assert small.proven
     assert small.why == (
@@ -121,7 +122,7 @@ def test_a_missing_fence_at_eight_ranks_shrinks_to_two_and_is_proven():
 @pytest.mark.parametrize("root_seed", range(8))
 def test_whatever_explorer_found_it(root_seed):
     found = hunt(Order(unfenced, root_seed, ranks=(5, 8), plans_max=400))
-    small = minimise(found.outcome, found.finding, unfenced, seconds=60.0)
+    small = minimise(found.outcome, found.finding, unfenced, seconds=PATIENCE)
     assert small.outcome.plan == LEAST
     assert small.proven
     assert small.finding.identity == found.finding.identity
@@ -193,7 +194,7 @@ def test_sequences_lose_what_is_not_needed():
 def test_a_fault_that_is_not_needed_goes():
     plan = msgspec.structs.replace(late_plan(3), faults=(Crash(rank=2, nth=5),))
     assert run(plan, scenario=unfenced).run.fired == [1]
-    small = minimised(plan, unfenced, seconds=60.0)
+    small = minimised(plan, unfenced, seconds=PATIENCE)
     assert small.outcome.plan == LEAST
 
 
@@ -213,7 +214,7 @@ def test_a_fault_that_is_needed_stays_at_its_simplest_place():
 
 def test_a_bug_fault_keeps_its_hold():
     found = hunt(Order(ring, 3, faults=("dropped_fence",), plans_max=200))
-    small = minimise(found.outcome, found.finding, ring, seconds=60.0)
+    small = minimise(found.outcome, found.finding, ring, seconds=PATIENCE)
     plan = small.outcome.plan
     assert (plan.ranks, plan.params.n, plan.schedule) == (2, 1, (Hold(0),))
     assert plan.faults == (DroppedFence(rank=0, nth=0),)
@@ -234,7 +235,7 @@ def test_preempts_shrink_to_one():
         scenario="u", params=unordered.params(), ranks=4,
         schedule=tuple(Preempt(at) for at in range(0, 9)),
     )
-    small = minimised(plan, unordered, seconds=60.0)
+    small = minimised(plan, unordered, seconds=PATIENCE)
     assert small.outcome.plan.ranks == 2
     assert [type(d) for d in small.outcome.plan.schedule] == [Preempt]
     assert small.proven
@@ -334,7 +335,7 @@ def test_a_fault_moves_to_a_place_that_a_smaller_program_has():
     rung = registry.find("collectives.dynamic_rank_count")
     fault = registry.faults()["wrong_peer"](rank=2, nth=15)
     plan = Plan(scenario=rung.name, params=rung.params(), ranks=4, faults=(fault,))
-    small = minimised(plan, rung, seconds=60.0)
+    small = minimised(plan, rung, seconds=PATIENCE)
     assert small.proven
     assert small.outcome.plan.ranks == 2
     assert len(small.outcome.plan.faults) == 1
@@ -345,7 +346,7 @@ def test_a_barrier_of_neighbours_shrinks_from_eight_ranks_to_three():
     """NaNs of unwritten memory have spread in the large world; their origin is the identity."""
     mesh = registry.find("collectives.allreduce_mesh")
     plan = Plan(scenario=mesh.name, params=mesh.params(), ranks=8, bug="neighbours_only")
-    small = minimised(plan, mesh, seconds=60.0)
+    small = minimised(plan, mesh, seconds=PATIENCE)
     assert small.proven
     assert small.outcome.plan.ranks == 3
     assert small.outcome.plan.params.sizes == (1,)
@@ -368,7 +369,7 @@ def last_element_first(rank):
 def test_torn_operations_stay_where_they_are_needed_and_are_as_large_as_can_be():
     found = hunt(Order(last_element_first, 1, ranks=(3, 3), torn=4, plans_max=200))
     assert found.finding is not None
-    small = minimise(found.outcome, found.finding, last_element_first)
+    small = minimise(found.outcome, found.finding, last_element_first, seconds=PATIENCE)
     assert (small.outcome.plan.ranks, small.outcome.plan.visibility.torn) == (2, 8)
     assert len(small.outcome.plan.schedule) == 1
     wrong = Target("integrity")  # polling for data is a race with whole puts too
@@ -380,6 +381,6 @@ def test_torn_operations_stay_where_they_are_needed_and_are_as_large_as_can_be()
 
 def test_torn_operations_go_where_they_are_not_needed():
     found = hunt(Order(unfenced, 1, ranks=(2, 2), torn=4, plans_max=200))
-    small = minimise(found.outcome, found.finding, unfenced)
+    small = minimise(found.outcome, found.finding, unfenced, seconds=PATIENCE)
     assert small.outcome.plan.visibility.torn == 0
     assert small.proven

@@ -11,7 +11,8 @@ from harness.fabric.real_ranks import run_real
 from harness.network import Cut, Loss, Network, Reset, Slow, unavailable
 from harness.supervise import Limits
 
-LIMITS = Limits(operation=1.5, plan=60)
+LIMITS = Limits(operation=3, plan=60)
+PATIENT = Limits(operation=40, plan=100)
 SCRIPT = """
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")
@@ -49,27 +50,26 @@ def right(outcome):
 def test_a_cut_link_is_an_error_in_time_on_both_sides(script):
     outcome = ran(script, Cut(rank=1, call=3))
     assert [one.code for one in outcome.ranks] == [1, 1]
-    assert all("Timed out waiting 1500ms" in one.error for one in outcome.ranks)
+    assert all("Timed out waiting 3000ms" in one.error for one in outcome.ranks)
     assert all(len(one.calls) == 4 for one in outcome.ranks)
     assert outcome.findings() == ()
 
 
 @here
 def test_a_partition_that_heals_in_time_is_not_noticed(script):
-    assert right(ran(script, Cut(rank=1, call=3, milliseconds=400)))
+    assert right(ran(script, Cut(rank=1, call=3, milliseconds=400), limits=PATIENT))
 
 
 @here
 @pytest.mark.nightly
 def test_a_slow_link_is_right(script):
-    assert right(ran(script, Slow(rank=0, call=2, kilobits=20_000), limits=Limits(operation=20, plan=60)))
+    assert right(ran(script, Slow(rank=0, call=2, kilobits=20_000), limits=PATIENT))
 
 
 @with_rules
 @pytest.mark.nightly
 def test_lost_packets_are_sent_again(script):
-    patient = Limits(operation=40, plan=100)
-    assert right(ran(script, Loss(rank=1, call=1, percent=10), ranks=3, limits=patient))
+    assert right(ran(script, Loss(rank=1, call=1, percent=10), ranks=3, limits=PATIENT))
 
 
 @with_rules

@@ -15,7 +15,7 @@ from harness.power_cut import MEMORY_NAME, PowerCut, SmallDisk
 from harness.subject import Answer, Crashed, Subject
 
 EXAMPLES = f"{Path(__file__).with_name('subject_examples.py')}::Writer"
-SOON = 20.0
+SOON = 60.0
 HOLD = """
 import sys, time
 from harness.power_cut import PowerCut
@@ -37,12 +37,14 @@ def backed(device):
 
 def ours(keeper):
     """Whether the keeper's process is there."""
-    return Path(f"/proc/{keeper}").exists() and b"rankfault" in Path(
-        f"/proc/{keeper}/cmdline").read_bytes()
+    try:
+        return b"rankfault" in Path(f"/proc/{keeper}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def gone(inside, device, keeper):
-    for _ in range(500):
+    for _ in range(6000):
         if not (ours(keeper) or os.path.exists(inside) or MEMORY_NAME in backed(device)):
             return True
         nap(0.01)

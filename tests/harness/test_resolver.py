@@ -13,7 +13,7 @@ NOT_THERE = "name-that-only-dns-could-know.invalid"
 def ended(body):
     child = forked(body)
     try:
-        return child.ended(within=20)
+        return child.ended(within=60)
     finally:
         child.close()
 

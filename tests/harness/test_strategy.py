@@ -189,7 +189,7 @@ def test_a_property_of_a_wrong_program_fails_with_the_report():
     assert caught.value.identity.startswith("integrity/unwritten_memory@")
     least = Plan(scenario="unfenced", params=unfenced.params(n=1), ranks=2, schedule=(Hold(0),))
     outcome = run(least, scenario=unfenced)
-    small = minimise(outcome, outcome.findings[0], unfenced)
+    small = minimise(outcome, outcome.findings[0], unfenced, seconds=600.0)
     expected = report(small.outcome, small.finding, unfenced, small)
     assert text.strip().splitlines()[0] == expected.splitlines()[0]
     assert "ranks = 2" in text

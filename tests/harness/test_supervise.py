@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from harness.ambient import nap
 from harness.supervise import Child, Deadline, Ending, Limits, forked, stacks, supervised, zygote
 
-SOON = 20.0  # seconds that no test comes near
+SOON = 60.0  # seconds that no test comes near
 HERE = "test_supervise"
 
 
@@ -23,6 +24,8 @@ def importable(monkeypatch):
 
 
 def sleeps(value, fds):
+    if fds:
+        os.write(fds[0], b"r")
     nap(1000)
 
 
@@ -44,6 +47,12 @@ def ignores_sigterm(value, fds):
     nap(1000)
 
 
+def sleeps_in_threads(value, fds):
+    for _ in range(value):
+        threading.Thread(target=nap, args=(1000,), daemon=True).start()
+    sleeps(0, fds)
+
+
 def starts_another(value, fds):
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
     os.write(fds[0], str(other.pid).encode())
@@ -53,7 +62,7 @@ def starts_another(value, fds):
 def alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter: it went while it was read
         return False
 
 
@@ -90,11 +99,13 @@ def test_endings_in_words():
 
 
 def test_stacks_of_several_children_come_in_their_order_and_say_what_cannot_be_had():
+    read, write = os.pipe()
     first, stopped, ended = (
-        supervised(f"{HERE}:sleeps", 0), supervised(f"{HERE}:sleeps", 0), supervised(f"{HERE}:ends", 5)
+        supervised(f"{HERE}:sleeps", 0, [write]), supervised(f"{HERE}:sleeps", 0, [write]),
+        supervised(f"{HERE}:ends", 5),
     )
     assert ended.ended(within=SOON).code == 5
-    nap(0.2)  # both have come to sleep
+    assert os.read(read, 1) + os.read(read, 1) == b"rr"
     stopped.signal(signal.SIGSTOP)
     told = stacks([first, stopped, ended])
     assert "in sleeps" in told[0]
@@ -102,6 +113,27 @@ def test_stacks_of_several_children_come_in_their_order_and_say_what_cannot_be_h
     assert told[2] == "the process ended with exit code 5"
     for child in (first, stopped, ended):
         child.close()
+    os.close(read)
+    os.close(write)
+
+
+def test_stacks_come_whole_however_many_threads_there_are():
+    read, write = os.pipe()
+    child = supervised(f"{HERE}:sleeps_in_threads", 60, [write])
+    assert os.read(read, 1) == b"r"
+    (told,) = stacks([child], within=SOON)
+    assert "in sleeps_in_threads" in told  # the first thread comes last
+    assert told.endswith("in <module>"), told
+    child.close()
+    os.close(read)
+    os.close(write)
+
+
+def test_a_child_that_is_asked_for_its_stacks_before_it_can_tell_lives_on():
+    child = supervised(f"{HERE}:sleeps", 0)
+    child.signal(signal.SIGUSR1)
+    assert child.stop(grace=SOON).code == -signal.SIGTERM
+    child.close()
 
 
 def test_a_stop_is_soft_then_hard():
@@ -169,7 +201,7 @@ def segments(pids):
 def parent(pid):
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return -1
 
 

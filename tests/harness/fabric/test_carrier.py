@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import greenlet
 import pytest
@@ -117,6 +119,52 @@ def test_each_rank_has_the_whole_limit_before_its_first_operation(go, clock):
 
     assert go(program, 4).failures == []
     assert clock.seconds == 24
+
+
+@pytest.fixture
+def looked(monkeypatch):
+    """Waits until the watchdog has looked once more; `waited`: what it sees of the threads."""
+
+    def until():
+        before = until.times
+        while until.times == before:
+            nap(0.01)
+
+    def waits():
+        until.times += 1
+        return {1: until.waited}
+
+    until.times, until.waited = 0, 0.0
+    monkeypatch.setattr(carrier, "processor_waits", waits)
+    return until
+
+
+@pytest.mark.parametrize(("waited", "failures"), [(0.0, 1), (5.0, 0), (1e9, 0)])
+def test_the_time_that_the_machine_withholds_does_not_count(go, clock, looked, waited, failures):
+    def program(rank):
+        looked()  # so that it has seen this very place
+        clock.seconds += 12
+        looked.waited = waited
+        looked()
+        looked()
+
+    assert len(go(program, 1).failures) == failures
+
+
+@pytest.mark.parametrize(("seconds", "failures"), [(99, 0), (101, 1)])
+def test_an_import_is_not_cut_off(go, clock, looked, monkeypatch, tmp_path, seconds, failures):
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"takes_{seconds}"
+    (tmp_path / f"{name}.py").write_text("import sys\nsys.modules['takes'].body()\n")
+
+    def body():
+        looked()
+        clock.seconds += seconds
+        looked()
+        looked()
+
+    monkeypatch.setitem(sys.modules, "takes", SimpleNamespace(body=body))
+    assert len(go(lambda rank: importlib.import_module(name) and None, 1).failures) == failures
 
 
 def test_runs_in_other_threads(go):

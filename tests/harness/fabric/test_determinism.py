@@ -67,7 +67,6 @@ def test_a_fresh_process_under_another_hash_seed_has_them_too():
             capture_output=True,
             text=True,
             check=True,
-            timeout=100,
         )
         assert told.stdout.splitlines() == [repr(found) for found in identities()]
 

@@ -9,11 +9,13 @@ import pytest
 from faults.environment import Crash as CrashOfRank
 from faults.process_groups import LateCall
 from faults.processes import Stopped
+from harness.ambient import now
 from harness.errors import NotHere, PlanError, UsageError
+from harness.fabric import real_ranks
 from harness.fabric.real_ranks import run_real
 from harness.supervise import Limits
 
-LIMITS = Limits(operation=1.0, plan=20.0)
+LIMITS = Limits(operation=30, plan=90)  # which nothing here comes near
 
 
 @pytest.fixture
@@ -79,12 +81,54 @@ def test_calls_are_recorded_with_their_places_and_the_first_to_fail_is_named(scr
     assert outcome.findings() == ()
 
 
-def test_a_rank_that_hangs_is_shown_where_it_stands_and_killed(script):
-    path = script("import time\nwhile True:\n    time.sleep(0.1)\n")
-    outcome = run_real(path, ranks=2, limits=Limits(operation=1, plan=1.5))
-    assert [one.expired for one in outcome.ranks] == ["plan limit of 1.5 s"] * 2
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """What a script does to say that it is there. Once both ranks have, a plan's limit and more passes
+    from look to look."""
+    passed = [0.0]
+
+    def shifted():
+        if len(list(tmp_path.glob("there-*"))) == 2:
+            passed[0] += 2 * LIMITS.plan
+        return now() + passed[0]
+
+    monkeypatch.setattr(real_ranks, "now", shifted)
+    return f"open({str(tmp_path / 'there-')!r} + os.environ['RANK'], 'w').close()"
+
+
+def test_a_rank_that_hangs_is_shown_where_it_stands_and_killed(script, here):
+    path = script(f"import os, time\nwhile True:\n    {here}; time.sleep(0.1)\n")
+    outcome = run_real(path, ranks=2, limits=LIMITS)
+    assert [one.expired for one in outcome.ranks] == ["plan limit of 90 s"] * 2
     assert all("script.py" in one.stack and "line 3" in one.stack for one in outcome.ranks)
     assert {found.name for found in outcome.findings()} == {"process_group/hang"}
+
+
+def test_of_ends_that_are_seen_in_one_look_the_cause_is_the_first(script, monkeypatch, tmp_path):
+    """A busy harness looks late; rank 0 fails because rank 1 has, and has the lower number."""
+    path = script(
+        "import os, time\n"
+        "from pathlib import Path\n"
+        "told = Path(__file__ + '.told')\n"
+        "if os.environ['RANK'] == '1':\n"
+        "    told.with_suffix('.new').write_text(f'/proc/{os.getpid()}/stat')\n"
+        "    told.with_suffix('.new').rename(told)\n"
+        "    raise RuntimeError('mine')\n"
+        "while not told.exists(): time.sleep(0.01)\n"
+        "while ') Z' not in Path(told.read_text()).read_text(): time.sleep(0.01)\n"
+        "raise RuntimeError('closed by peer')\n"
+    )
+    looked = real_ranks.Watched.look
+
+    def late(one):
+        while one.child.ended(within=1) is None:
+            pass
+        looked(one)
+
+    monkeypatch.setattr(real_ranks.Watched, "look", late)
+    outcome = run_real(path, ranks=2, limits=LIMITS)
+    assert [one.order for one in outcome.ranks] == [1, 0]
+    assert outcome.first == 1
 
 
 def test_who_survives_another_has_a_limit_of_its_own(script):
@@ -103,11 +147,14 @@ def test_group_time_outs_are_shortened_to_the_limit(script):
         "import datetime, torch, torch.distributed as dist\n"
         "dist.init_process_group('gloo', timeout=datetime.timedelta(seconds=300))\n"
         "pair = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=200))\n"
-        "if dist.get_rank() == 0: dist.all_reduce(torch.ones(1), group=pair)\n"
-        "else: import time; time.sleep(2)\n"
+        "import os, time\n"
+        "if dist.get_rank():\n"
+        "    while not os.path.exists(__file__ + '.over'): time.sleep(0.01)\n"
+        "try: dist.all_reduce(torch.ones(1), group=pair)\n"
+        "finally: open(__file__ + '.over', 'w').close()\n"
     )
-    outcome = run_real(path, ranks=2, limits=LIMITS)
-    assert "Timed out waiting 1000ms" in outcome.ranks[0].error
+    outcome = run_real(path, ranks=2, limits=Limits(operation=2, plan=90))
+    assert "Timed out waiting 2000ms" in outcome.ranks[0].error
 
 
 def test_a_stopped_rank_that_is_continued_is_right(script):
@@ -166,10 +213,10 @@ def test_an_unsupported_backend_is_a_clear_error_with_the_users_line(script):
     assert f'"{Path(path)}", line 2' in one.log
 
 
-def test_nothing_is_left_behind(script):
-    path = script("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n")
+def test_nothing_is_left_behind(script, here):
+    path = script(f"import os, signal\nprint(os.getpid(), flush=True)\n{here}\nsignal.pause()\n")
     before = set(os.listdir("/proc/self/fd"))
-    outcome = run_real(path, ranks=2, limits=Limits(operation=1, plan=1.0))
+    outcome = run_real(path, ranks=2, limits=LIMITS)
     for one in outcome.ranks:
         with pytest.raises(ProcessLookupError):
             os.kill(int(one.printed), 0)

@@ -22,7 +22,8 @@ dist.all_reduce(x)
 dist.all_reduce(x)
 print(sys.argv[1:], x.tolist())
 """
-KILLED = b'{"fault":"killed_in_call","rank":1,"nth":1}'
+IN_CALL = b'{"fault":"killed_in_call","rank":1,"nth":1}'
+BEFORE = b'{"fault":"killed","rank":1,"nth":1}'  # so that rank 0 cannot have its result
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def script(tmp_path):
 
 def test_orders_are_read_from_json_or_from_a_file_of_it(tmp_path):
     assert orders("") == Orders()
-    text = f'{{"faults":[{KILLED.decode()}],"limits":{{"operation":2}},"backend":"gloo"}}'
+    text = f'{{"faults":[{IN_CALL.decode()}],"limits":{{"operation":2}},"backend":"gloo"}}'
     told = Orders(
         faults=(msgspec.to_builtins(KilledInCall(rank=1, nth=1)) | {"fault": "killed_in_call"},),
         limits=Limits(operation=2), backend="gloo",
@@ -86,7 +87,7 @@ def environment(rank, size, port, **more):
 def test_two_supervisors_tell_one_report(script, tmp_path):
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     report = tmp_path / "report.json"
-    told = b'{"faults":[%s],"limits":{"operation":5,"plan":60},"report":"%s"}' % (KILLED, bytes(report))
+    told = b'{"faults":[%s],"limits":{"operation":30,"plan":200},"report":"%s"}' % (BEFORE, bytes(report))
     started = [
         subprocess.Popen(
             [sys.executable, "-m", "harness.fabric.torchrun", script, "--steps"],
@@ -95,9 +96,9 @@ def test_two_supervisors_tell_one_report(script, tmp_path):
         )
         for rank in range(2)
     ]
-    shown = [one.communicate(timeout=90)[0] for one in started]
+    shown = [one.communicate()[0] for one in started]
     assert [one.returncode for one in started] == [1, 128 + 9]
-    assert "fault killed_in_call on rank 1: fired 1 times" in shown[0]
+    assert "fault killed on rank 1: fired 1 times" in shown[0]
     assert "rank 1: killed by SIGKILL; last of 2 calls: all_reduce([2] float32, op=sum)" in shown[0]
     assert shown[0].endswith("first to fail: rank 1\n")
     assert shown[1] == ""
@@ -113,7 +114,7 @@ def test_torchrun_itself_starts_them(script):
             sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m",
             "harness.fabric.torchrun", script, "a", "b",
         ],
-        capture_output=True, text=True, timeout=110, env={**os.environ, ORDERS: "{}"},
+        capture_output=True, text=True, env={**os.environ, ORDERS: "{}"},
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("['a', 'b'] [4.0, 4.0]") == 2

@@ -137,7 +137,7 @@ def test_pytest_and_the_command_line_print_the_same():
 
     with pytest.raises(AssertionError) as caught:
         never_fails()
-    small = minimise(late(), late().findings[0], ring)
+    small = minimise(late(), late().findings[0], ring, seconds=600.0)
     assert str(caught.value).strip() == report(small.outcome, small.finding, ring, small)
 
 
@@ -194,7 +194,7 @@ def test_what_raised_is_shown_with_its_own_traceback():
 def test_a_proof_is_told_and_its_absence_too():
     outcome = late()
     finding = outcome.findings[0]
-    proven = minimise(outcome, finding, ring)
+    proven = minimise(outcome, finding, ring, seconds=600.0)
     assert proven.proven
     assert f"proven: {proven.why}" in " ".join(
         report(proven.outcome, proven.finding, ring, proven).split()

@@ -123,7 +123,7 @@ def test_a_finding_is_shrunk_to_one_lost_effect_and_replays():
         SCENARIO, 3, bug="parent_not_synced", plans_max=300, until=Target(without="durable")
     )
     found = hunt(order)
-    small = minimise(found.outcome, found.finding, SCENARIO)
+    small = minimise(found.outcome, found.finding, SCENARIO, seconds=600.0)
     plan = small.outcome.plan
     assert small.proven, small.why
     assert "a simpler crash" in small.why

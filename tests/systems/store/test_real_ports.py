@@ -28,7 +28,6 @@ def test_another_process_with_another_hash_seed_that_dies(create, ids, tmp_path)
         env={**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=100,
     )
     assert (told.returncode, told.stdout.strip()) == (7, "[True, False, False]"), told.stderr
     store = create()
@@ -83,7 +82,7 @@ def test_a_forked_child_is_told_and_takes_nothing_from_its_parent(tmp_path, shar
     told = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORKED, str(tmp_path / "kv"), name],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True, text=True, timeout=100,
+        capture_output=True, text=True,
     )  # fmt: skip
     assert told.stdout.strip() == "7 [0, 0, 0] [True, True, True]", told.stderr
     assert told.returncode == 0, told.stderr
