@@ -2,8 +2,8 @@
 
 For each group, and for each pair of ranks and tag, the first sequence number at which calls do not fit:
 parameters that differ (frontends/torch_distributed/agreement.py), a rank that left a call out, an order
-that is exchanged (torch_order.py). Of all these the earliest is the finding. Before it comes a call in
-a group to which its rank does not belong, which torch turns into nothing, with a warning.
+that is exchanged (torch_order.py, torch_swaps.py). Of all these the earliest is the finding. Before it
+comes a call in a group to which its rank does not belong, which torch turns into nothing, with a warning.
 
 Not a finding here: a rank that has not arrived because it waits elsewhere (torch_waits.py), raised or
 died. Not modelled: messages that a recv from any rank could have taken.
@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from harness.checkers.failures import real_failures
-from harness.checkers.torch_order import exchanged, exchanged_messages, exchanged_names, skipped
+from harness.checkers.torch_order import exchanged, skipped
+from harness.checkers.torch_swaps import exchanged_messages, exchanged_names
 from harness.checkers.wording import finding, ranks, unreturned
 from harness.finding import Finding
 from harness.frontends.torch_distributed.agreement import (

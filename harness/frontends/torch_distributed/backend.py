@@ -27,9 +27,9 @@ from harness.frontends.torch_distributed.exchange import Exchange, Part, Tensors
 from harness.frontends.torch_distributed.handles import SimulatedWork, Together
 from harness.frontends.torch_distributed.issuing import (
     Request,
+    at_hand,
     called_by,
     metas,
-    names_at,
     object_call,
     pieces,
     rows,
@@ -143,7 +143,7 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
             root=self._global(request.root), peer=self._global(request.peer), tag=request.tag,
             inputs=metas(place, request.given), outputs=metas(place, request.taken),
             splits=request.splits, async_op=request.async_op, number=place.sim.issued, code=code,
-            lasti=lasti, names=names_at(frame, request), at=len(place.sim.events), what=object_call(),
+            lasti=lasti, at=len(place.sim.events), what=object_call(), **at_hand(place, frame, request),
         )
         refused = self.gone or request.refused(len(self.ranks)) or next(
             (why for t in request.inputs if (why := refusal(call.family, t.dtype, request.op))), ""

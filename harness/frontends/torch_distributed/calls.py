@@ -74,6 +74,8 @@ class Call:
     splits: (input sizes, output sizes) of all_to_all_single; empty = even.
     async_op: the caller got a handle. number: the engine's number of the work, -1 if none was made.
     code, lasti: the user's call. names: variables of the user's frame that held the first tensor.
+    version: how often that had been written (torch's own count), -1 = unknown. beside: other tensors of
+    its shape and dtype, in other memory, that variables held: storage and version of each.
     refused: the error of an entry check on this rank alone, before anything moved; "" if none. A call
     that does not agree with other ranks' is not refused in this sense: it is judged with them.
     at: how many events the run had when the call was made. what: "" or a note on an object
@@ -97,6 +99,8 @@ class Call:
     code: CodeType | None = None
     lasti: int = -1
     names: tuple[str, ...] = ()
+    version: int = -1
+    beside: tuple[tuple[int, int], ...] = ()
     refused: str = ""
     at: int = 0
     what: str = ""

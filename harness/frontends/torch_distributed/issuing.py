@@ -20,7 +20,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from harness.fabric.frames import is_library
 from harness.frontends.torch_distributed.calls import ANY, TensorMeta
-from harness.frontends.torch_distributed.names import names_of
+from harness.frontends.torch_distributed.names import PLAIN, names_of
 from harness.frontends.torch_distributed.place import Place
 
 Tensors = Sequence[torch.Tensor]
@@ -31,6 +31,7 @@ _OBJECTS = frozenset((
     "send_object_list", "recv_object_list", "notify_join_context",
     "_check_global_requires_backward_grad_sync",
 ))
+BESIDE_MAX = 32  # tensors at hand that a call keeps
 _weak: Any = StorageWeakRef  # untyped
 
 
@@ -156,24 +157,38 @@ def meta(place: Place, tensor: torch.Tensor) -> TensorMeta:
     """What the record keeps of a tensor."""
     if tensor.layout != torch.strided:
         return TensorMeta(tuple(tensor.shape), str(tensor.dtype)[6:], (), place.next_number(), 0, 0)
-    storage = tensor.untyped_storage()
-    address = storage._cdata
-    known = place.storages.get(address)
-    if known is None or known[0].expired():
-        known = _weak(storage), place.next_number()
-        place.storages[address] = known
     size = tensor.element_size()
     shape, strides = tuple(tensor.shape), tensor.stride()
     lo = int(tensor.storage_offset()) * size
     extent = 1 + sum((length - 1) * int(stride) for length, stride in zip(shape, strides, strict=True))
     hi = lo + (extent * size if tensor.numel() else 0)
-    return TensorMeta(shape, str(tensor.dtype)[6:], strides, known[1], lo, hi)
+    return TensorMeta(shape, str(tensor.dtype)[6:], strides, storage_of(place, tensor), lo, hi)
 
 
-def names_at(frame: FrameType | None, request: Request) -> tuple[str, ...]:
-    """The variables of the user's frames that hold the first tensor."""
+def storage_of(place: Place, tensor: torch.Tensor) -> int:
+    """The number of a dense tensor's memory."""
+    storage = tensor.untyped_storage()
+    known = place.storages.get(storage._cdata)
+    if known is None or known[0].expired():
+        known = place.storages[storage._cdata] = _weak(storage), place.next_number()
+    return known[1]
+
+
+def at_hand(place: Place, frame: FrameType | None, request: Request) -> dict[str, Any]:
+    """Of a Call: the variables of the user's frames that hold the first tensor, how often that was
+    written, and other tensors like it."""
     tensors = request.given or request.taken
-    return names_of(tensors[0], frame, _is_user) if tensors else ()
+    if not tensors:
+        return {}
+    tensor, others = tensors[0], dict[int, torch.Tensor]()
+    names = names_of(tensor, frame, _is_user, others)
+    if type(tensor) not in PLAIN or tensor.layout != torch.strided or tensor.is_inference():
+        return {"names": names}
+    mine, beside = storage_of(place, tensor), []
+    for other in itertools.islice(others.values(), BESIDE_MAX):
+        if not other.is_inference() and (storage := storage_of(place, other)) != mine:
+            beside.append((storage, other._version))
+    return {"names": names, "version": tensor._version, "beside": tuple(beside)}
 
 
 def _is_user(code: CodeType) -> bool:
