@@ -26,6 +26,7 @@ from harness.errors import CollectiveMismatch, NotAMember, WrongCollective, Wron
 from harness.fabric.frames import is_library
 from harness.frontends.torch_distributed.backend import SimulatedGroup
 from harness.frontends.torch_distributed.calls import Call
+from harness.frontends.torch_distributed.compiling import eager
 from harness.frontends.torch_distributed.environment import Entry
 from harness.frontends.torch_distributed.exchange import Exchange
 from harness.frontends.torch_distributed.place import Place
@@ -121,6 +122,7 @@ class RankWorld:
             (c10d._WorldMeta, "WORLD", property(_world_for, _set_world)),
             (c10d, "_warn_not_in_group", self._not_in_group),
             (c10d_logger, "_get_msg_dict", lambda name, *args, **kwargs: {"func_name": name}),
+            *eager(),
         ]
         for name, made in self._founding.shelf.types(self._place).items():
             found += [(owner, name, made) for owner in (dist, c10d, _rendezvous) if hasattr(owner, name)]
