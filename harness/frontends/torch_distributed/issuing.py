@@ -38,7 +38,8 @@ _weak: Any = StorageWeakRef  # untyped
 @dataclass(frozen=True, slots=True)
 class Request:
     """A call before it is made. given, taken: the tensors as the program passes them. reads, fills: the
-    same cut into one tensor a rank, where they differ. root, peer: ranks of the group."""
+    same cut into one tensor a rank, where they differ. root, peer: ranks of the group.
+    what: a note, of a split its parts."""
 
     kind: str
     given: Tensors
@@ -49,6 +50,7 @@ class Request:
     tag: int = 0
     splits: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     async_op: bool = False
+    what: str = ""
     reads: Tensors | None = None
     fills: Tensors | None = None
 
@@ -67,8 +69,12 @@ class Request:
         for tensor in (*self.given, *self.taken):
             if tensor.device.type != "cpu":
                 return f"a tensor on {tensor.device}; a simulated world has CPU tensors only"
+            if tensor.layout == torch.sparse_coo and self.kind == "all_reduce":
+                if self.op != "sum":
+                    return "all_reduce of sparse tensors only works with ReduceOp.SUM"
+                continue
             if tensor.layout != torch.strided:
-                return "a sparse tensor; a simulated world has dense ones only"
+                return "a sparse tensor; only all_reduce takes one, of torch.sparse_coo"
             if not _lies_well(self.kind, tensor):
                 return (
                     f"a tensor of strides {tensor.stride()}: gloo takes its memory as it lies, NCCL "
@@ -156,7 +162,8 @@ def metas(place: Place, tensors: Tensors) -> tuple[TensorMeta, ...]:
 def meta(place: Place, tensor: torch.Tensor) -> TensorMeta:
     """What the record keeps of a tensor."""
     if tensor.layout != torch.strided:
-        return TensorMeta(tuple(tensor.shape), str(tensor.dtype)[6:], (), place.next_number(), 0, 0)
+        dtype = f"{str(tensor.dtype)[6:]} sparse"
+        return TensorMeta(tuple(tensor.shape), dtype, (), place.next_number(), 0, 0)
     size = tensor.element_size()
     shape, strides = tuple(tensor.shape), tensor.stride()
     lo = int(tensor.storage_offset()) * size
