@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from harness.checkers.failures import real_failures
 from harness.checkers.torch_order import exchanged, skipped
-from harness.checkers.torch_swaps import exchanged_messages, exchanged_names
+from harness.checkers.torch_swaps import exchanged_messages, exchanged_names, relayed_messages
 from harness.checkers.wording import finding, ranks, unreturned
 from harness.finding import Finding
 from harness.frontends.torch_distributed.agreement import (
@@ -258,7 +258,8 @@ def _crossed_messages(
 ) -> Iterator[_Found]:
     received = {n for c in run.torch_calls[sender] if c.kind == "recv" for n in c.names}
     sent = {n for c in run.torch_calls[receiver] if c.kind == "send" for n in c.names}
-    if crossed := exchanged_messages(pairs, sent, received):
+    sends = [c for c in run.torch_calls[receiver] if c.kind == "send" and not c.refused]
+    if crossed := exchanged_messages(pairs, sent, received) or relayed_messages(pairs, sends):
         one, other, later, instead = crossed
         yield _Found(max(call.at for call in crossed), finding(
             NAME, "different_order", receiver,

@@ -4,7 +4,8 @@ Collectives of one group: rank a's tensor is held by variable p (or the call is 
 is q, and at other sequence numbers, with the same metadata, a has q and b has p; each of the two as
 often on both ranks. Messages: the sender sends p, then q, and the receiver takes q, then p, between the
 same two ranks with one tag, though the sender receives neither and the receiver sends neither (as ranks
-of a ring do, which use two buffers in turns).
+of a ring do, which use two buffers in turns). Messages that are passed on: the sender sends p and q, and the
+receiver, when it has both, passes on the first one as q and the second one as p.
 
 No alarm: ranks that pass different variables, or stand in different branches, and never exchange them
 (`if rank == 0: broadcast(x, 0)` `else: broadcast(y, 0)`); ranks that agree on a name which tells the two
@@ -115,6 +116,33 @@ def exchanged_messages(
                 return one, other, later, instead
             seen[q, p] = later, instead
     return None
+
+
+def relayed_messages(pairs: Sequence[tuple[Call, Call]], sends: Sequence[Call]) -> Crossing | None:
+    """For the sends and recvs of one stream, paired, and all sends of the receiver: it calls a message
+    what it calls that very memory when it passes it on. Returned as by exchanged_messages.
+
+    Only of two messages that both were there before either was passed on: two buffers in turns are not.
+    """
+    passed: dict[int, list[Call]] = defaultdict(list)
+    for send in sends:
+        passed[send.inputs[0].storage].append(send)
+    for index, (one, other) in enumerate(pairs):
+        for later, instead in pairs[index + 1 : index + 1 + NEXT_MAX]:
+            first, second = _passed_on(passed, other, instead), _passed_on(passed, instead, other)
+            if first is None or second is None or len({_metas(c) for c in (one, later, first, second)}) > 1:
+                continue
+            p, q, as_q, as_p = (set(call.names) for call in (one, later, first, second))
+            if (p & as_p) - q - as_q and (q & as_q) - p - as_p:
+                return one, other, later, instead
+    return None
+
+
+def _passed_on(passed: Mapping[int, Sequence[Call]], received: Call, beside: Call) -> Call | None:
+    """The send of what was received, if that comes after both messages were asked for."""
+    sends = passed.get(received.outputs[0].storage, ())
+    found = next((send for send in sends if send.at > received.at), None)
+    return found if found is not None and found.at > beside.at else None
 
 
 def _matters(one: Call, other: Call, later: Call, instead: Call) -> bool:

@@ -23,6 +23,7 @@ FAMILY = {
 P2P = frozenset(("send", "recv"))  # isend is a send with async_op; irecv a recv
 ROOTED = frozenset(("broadcast", "reduce", "gather", "scatter"))
 REDUCING = frozenset(("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor"))
+FUNCTIONAL = "functional collective"  # whose result waits for itself when it is used
 ANY = -1  # the peer or tag of a recv that takes any; the root of a collective that has none
 
 
@@ -80,7 +81,7 @@ class Call:
     refused: the error of an entry check on this rank alone, before anything moved; "" if none. A call
     that does not agree with other ranks' is not refused in this sense: it is judged with them.
     at: how many events the run had when the call was made. what: "" or a note on an object
-    collective ("all_gather_object") of which this call is a part; of a new_group its list of ranks, of a split_group its parts.
+    collective ("all_gather_object") of which this call is a part, or FUNCTIONAL; of a new_group its list of ranks, of a split_group its parts.
     """
 
     kind: str

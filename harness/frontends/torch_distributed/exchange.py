@@ -27,7 +27,7 @@ from harness.frontends.torch_distributed.agreement import (
     disagreement,
     message_disagreement,
 )
-from harness.frontends.torch_distributed.calls import ANY, Call
+from harness.frontends.torch_distributed.calls import ANY, FUNCTIONAL, Call
 from harness.frontends.torch_distributed.collectives import results
 from harness.frontends.torch_distributed.place import Place
 from harness.record import place
@@ -143,7 +143,7 @@ class Part:
                     tensor.copy_(value)
                 else:
                     tensor.detach().copy_(value.reshape(tensor.shape))
-        if self.call.what:  # objects are padded with whatever was in memory
+        if self.call.what not in ("", FUNCTIONAL):  # objects are padded with whatever was in memory
             return None
         dense = [value.to_dense() if value.is_sparse else value.contiguous() for value in due]
         return digest(b"".join(Memory(value).payload() for value in dense if value.numel()))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from sys import _getframe
 from types import CodeType, FrameType
 from typing import Any
@@ -19,13 +20,14 @@ from torch.distributed.algorithms import join
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from harness.fabric.frames import is_library
-from harness.frontends.torch_distributed.calls import ANY, TensorMeta
+from harness.frontends.torch_distributed.calls import ANY, FUNCTIONAL, TensorMeta
 from harness.frontends.torch_distributed.names import PLAIN, names_of
 from harness.frontends.torch_distributed.place import Place
 
 Tensors = Sequence[torch.Tensor]
 # Functions of torch that make parts of something larger; those of Join drop their handles.
 _TORCHS = (c10d.__file__, join.__file__, torch.nn.parallel.distributed.__file__)
+_FUNCTIONAL = str(Path(c10d.__file__).with_name("_functional_collectives.py"))
 _OBJECTS = frozenset((
     "all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list",
     "send_object_list", "recv_object_list", "notify_join_context",
@@ -224,6 +226,8 @@ def _frames(frame: FrameType | None, most: int = 12) -> list[str]:
     while frame is not None and len(names) < most:
         if frame.f_code.co_filename in _TORCHS:
             names.append(frame.f_code.co_name)
+        elif frame.f_code.co_filename == _FUNCTIONAL:
+            names.append(FUNCTIONAL)
         frame = frame.f_back
     return names
 
@@ -234,5 +238,5 @@ def called_by(name: str) -> bool:
 
 
 def object_call() -> str:
-    """The object collective that is being made of this call; "" if none is."""
-    return next((name for name in _frames(_getframe(2)) if name in _OBJECTS), "")
+    """The object collective or the functional one that makes this call; "" if none does."""
+    return next((name for name in _frames(_getframe(2)) if name in _OBJECTS or name == FUNCTIONAL), "")

@@ -147,3 +147,56 @@ def test_values_that_are_ready_or_written_in_two_places_in_a_row(torch_world, pr
     record, found = torch_world(program, 3)
     assert record.ended == "returned"
     assert [(finding.name, finding.rank) for finding in found] == [("torch/different_order", 1)]
+
+
+def ring(dist, rank, *, crossed):
+    """Keys and values go round; `crossed`: every rank receives them the other way round."""
+    size = dist.world.size
+    key, value = torch.ones(4), torch.ones(4)
+    for _ in range(3):
+        next_key, next_value = torch.empty(4), torch.empty(4)
+        taken = [next_value, next_key] if crossed else [next_key, next_value]
+        works = [dist.isend(given, peer=(rank + 1) % size) for given in (key, value)]
+        works += [dist.irecv(one, peer=(rank - 1) % size) for one in taken]
+        for work in works:
+            work.wait()
+        key, value = next_key, next_value
+
+
+def test_messages_that_are_passed_on_as_each_other(torch_world):
+    record, found = torch_world(lambda dist, rank: ring(dist, rank, crossed=True), 3)
+    assert (record.ended, found[0].name) == ("returned", "torch/different_order")
+    assert "receives two messages in another order than rank" in found[0].message
+    assert torch_world(lambda dist, rank: ring(dist, rank, crossed=False), 3)[1] == []
+
+
+def two_pairs_in_turns(dist, rank):
+    size = dist.world.size
+    now, then = {"k": torch.ones(4), "v": torch.ones(4)}, {"k": torch.ones(4), "v": torch.ones(4)}
+    k0, v0, k1, v1 = now["k"], now["v"], then["k"], then["v"]
+    for given, taken in ((k0, k1), (v0, v1), (k1, k0), (v1, v0)) * 2:
+        works = [dist.isend(given, peer=(rank + 1) % size), dist.irecv(taken, peer=(rank - 1) % size)]
+        for work in works:
+            work.wait()
+
+
+def sorted_by_a_relay(dist, rank):
+    """The second rank passes on in another order what the third takes in that order."""
+    key, value = torch.ones(4), torch.ones(4)
+    if rank == 0:
+        dist.send(key, peer=1)
+        dist.send(value, peer=1)
+    elif rank == 1:
+        dist.recv(key, peer=0)
+        dist.recv(value, peer=0)
+        dist.send(value, peer=2)
+        dist.send(key, peer=2)
+    else:
+        dist.recv(value, peer=1)
+        dist.recv(key, peer=1)
+
+
+@pytest.mark.parametrize("program", [two_pairs_in_turns, sorted_by_a_relay])
+def test_messages_that_are_passed_on_as_what_they_are(torch_world, program):
+    record, found = torch_world(program, 3)
+    assert (record.ended, found) == ("returned", [])
