@@ -4,8 +4,8 @@ Collectives of one group: rank a's tensor is held by variable p (or the call is 
 is q, and at other sequence numbers, with the same metadata, a has q and b has p; each of the two as
 often on both ranks. Messages: the sender sends p, then q, and the receiver takes q, then p, between the
 same two ranks with one tag, though the sender receives neither and the receiver sends neither (as ranks
-of a ring do, which use two buffers in turns). Messages that are passed on: the sender sends p and q, and the
-receiver, when it has both, passes on the first one as q and the second one as p.
+of a ring do, which use two buffers in turns). Messages that are passed on: the sender sends p and q, and
+the receiver, when it has both, passes on the first one as q and the second one as p.
 
 No alarm: ranks that pass different variables, or stand in different branches, and never exchange them
 (`if rank == 0: broadcast(x, 0)` `else: broadcast(y, 0)`); ranks that agree on a name which tells the two
@@ -130,7 +130,9 @@ def relayed_messages(pairs: Sequence[tuple[Call, Call]], sends: Sequence[Call]) 
     for index, (one, other) in enumerate(pairs):
         for later, instead in pairs[index + 1 : index + 1 + NEXT_MAX]:
             first, second = _passed_on(passed, other, instead), _passed_on(passed, instead, other)
-            if first is None or second is None or len({_metas(c) for c in (one, later, first, second)}) > 1:
+            if first is None or second is None:
+                continue
+            if len({_metas(call) for call in (one, later, first, second)}) > 1:
                 continue
             p, q, as_q, as_p = (set(call.names) for call in (one, later, first, second))
             if (p & as_p) - q - as_q and (q & as_q) - p - as_p:

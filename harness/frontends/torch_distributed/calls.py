@@ -31,9 +31,9 @@ ANY = -1  # the peer or tag of a recv that takes any; the root of a collective t
 class TensorMeta:
     """A tensor as the call saw it.
 
-    dtype: without `torch.`, as in "float32"; "float32 sparse" of a sparse tensor. strides: in elements. storage: a number that two tensors
-    of one rank share if and only if they lie in the same memory, -1 = unknown. lo, hi: the bytes of
-    that memory from its first to behind its last element.
+    dtype: without `torch.`, as in "float32"; "float32 sparse" of a sparse tensor. strides: in elements.
+    storage: a number that two tensors of one rank share if and only if they lie in the same memory,
+    -1 = unknown. lo, hi: the bytes of that memory from its first to behind its last element.
     """
 
     shape: tuple[int, ...]
@@ -81,7 +81,8 @@ class Call:
     refused: the error of an entry check on this rank alone, before anything moved; "" if none. A call
     that does not agree with other ranks' is not refused in this sense: it is judged with them.
     at: how many events the run had when the call was made. what: "" or a note on an object
-    collective ("all_gather_object") of which this call is a part, or FUNCTIONAL; of a new_group its list of ranks, of a split_group its parts.
+    collective ("all_gather_object") of which this call is a part, or FUNCTIONAL; of a new_group its list
+    of ranks, of a split_group its parts.
     """
 
     kind: str

@@ -193,11 +193,12 @@ def at_hand(place: Place, frame: FrameType | None, request: Request) -> dict[str
     names = names_of(tensor, frame, _is_user, others)
     if type(tensor) not in PLAIN or tensor.layout != torch.strided or tensor.is_inference():
         return {"names": names}
-    mine, beside = storage_of(place, tensor), []
-    for other in itertools.islice(others.values(), BESIDE_MAX):
-        if not other.is_inference() and (storage := storage_of(place, other)) != mine:
-            beside.append((storage, other._version))
-    return {"names": names, "version": tensor._version, "beside": tuple(beside)}
+    mine = storage_of(place, tensor)
+    beside = tuple(
+        (storage, other._version) for other in itertools.islice(others.values(), BESIDE_MAX)
+        if not other.is_inference() and (storage := storage_of(place, other)) != mine
+    )
+    return {"names": names, "version": tensor._version, "beside": beside}
 
 
 def _is_user(code: CodeType) -> bool:

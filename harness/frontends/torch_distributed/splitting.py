@@ -1,9 +1,9 @@
 """split_group and shrink_group in a simulated world.
 
 A split is a call of all ranks of the parent group, which must agree on it; each part then meets and is a
-group of its own, in ascending order of its ranks. Source: torch 2.13, where only NCCL (and XCCL) can do it:
-of a group of gloo torch's own error is what comes. Refused by name: shrink_group, after which the ranks
-have other numbers.
+group of its own, in ascending order of its ranks. Source: torch 2.13, where only NCCL (and XCCL) can do
+it: of a group of gloo torch's own error is what comes. Refused by name: shrink_group, after which the
+ranks have other numbers.
 
 Not modelled: options of NCCL; what becomes of calls in flight in the parent.
 """
@@ -11,7 +11,6 @@ Not modelled: options of NCCL; what becomes of calls in flight in the parent.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
@@ -29,7 +28,8 @@ def splitting(place: Place) -> list[Entry]:
     """What a rank sees of both, for environment.py."""
     found: list[Entry] = []
     for name, made in (
-        ("split_group", _split(place, c10d.split_group)), ("shrink_group", _shrink(place, c10d.shrink_group))
+        ("split_group", _split(place, c10d.split_group)),
+        ("shrink_group", _shrink(place, c10d.shrink_group)),
     ):
         found += [(owner, name, made) for owner in (dist, c10d) if hasattr(owner, name)]
     return found
@@ -42,10 +42,10 @@ def _splits(group: Any) -> bool:
 def _split(place: Place, real: Callable[..., Any]) -> Callable[..., Any]:
     def split_group(
         parent_pg: Any = None, split_ranks: list[list[int]] | None = None,
-        timeout: timedelta | None = None, pg_options: Any = None, group_desc: str | None = None,
+        timeout: Any = None, pg_options: Any = None, group_desc: str | None = None,
         backend: Any = None,
     ) -> Any:
-        parent = parent_pg or c10d._get_default_group()
+        parent: Any = parent_pg or c10d._get_default_group()
         if not split_ranks or not _splits(parent):
             return real(parent_pg, split_ranks, timeout, pg_options, group_desc, backend)
         parts = [sorted(part) for part in split_ranks]
@@ -54,8 +54,8 @@ def _split(place: Place, real: Callable[..., Any]) -> Callable[..., Any]:
         if not all(parts) or len(set(named)) < len(named) or not set(named) <= set(range(size)):
             _, code, lasti = place.here()
             raise WrongCollective(
-                f"{place.called('split_group', code, lasti)}: {split_ranks}: parts must not be empty, nor "
-                f"have a rank in common, and be of the parent's ranks 0..{size - 1}"
+                f"{place.called('split_group', code, lasti)}: {split_ranks}: parts must not be empty, "
+                f"nor have a rank in common, and be of the parent's ranks 0..{size - 1}"
             )
         parent._issue(Request("split_group", (), (), what=str(split_ranks))).wait()
         mine = next((part for part in parts if parent.rank() in part), None)

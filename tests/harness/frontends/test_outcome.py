@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 
@@ -142,3 +144,21 @@ main()
     assert finding.name == "torch/different_order"
     assert finding.rank == 2
     assert names(outcome(tmp_path, body.format(odd=7), 3)) == []
+
+
+def test_the_default_run_is_repeated_only_when_a_plan_comes_to_something_else(tmp_path, monkeypatch):
+    made = []
+    real = sys.modules["harness.run"].execute
+    monkeypatch.setattr("harness.run.execute", lambda job: made.append(job) or real(job))
+    path = tmp_path / "program.py"
+    runs = []
+    for text in ("print(1)", "import time\nprint(time.perf_counter())"):
+        path.write_text(text)
+        scenario = script_scenario(str(path), text.encode())
+        made.clear()
+        for schedule in ((), (Preempt(1, 1),), (Preempt(2, 1),)):
+            plan = Plan(scenario=scenario.name, params=scenario.params(), ranks=2, schedule=schedule)
+            assert run(plan, scenario=scenario).findings == ()
+        runs.append(len(made))
+    assert runs[0] == 3
+    assert runs[1] >= 3

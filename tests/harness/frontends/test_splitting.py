@@ -31,7 +31,7 @@ def test_each_part_is_a_group_of_its_own(script):
     ("text", "name", "told"),
     [
         (NCCL + "dist.split_group(split_ranks=[[0, 1], [2, 3]] if rank != 2 else [[0, 2], [1, 3]])",
-         "torch/different_group", r"rank 2 splits it into [[0, 2], [1, 3]], rank 0 splits it into [[0, 1]"),
+         "torch/different_group", "rank 2 splits it into [[0, 2], [1, 3]], rank 0 splits it into [[0"),
         (NCCL + "if rank != 2: dist.split_group(split_ranks=[[0, 1], [2, 3]])",
          "torch/missing_collective", "rank 2 skipped collective 0, split_group() at "),
         (NCCL + "dist.split_group(split_ranks=[[0, 1], [1, 3]])", "exceptions/wrong_collective",
