@@ -146,19 +146,19 @@ main()
     assert names(outcome(tmp_path, body.format(odd=7), 3)) == []
 
 
-def test_the_default_run_is_repeated_only_when_a_plan_comes_to_something_else(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("body", "more"), [("dist.barrier()", False), (TIMED, True)])
+def test_the_default_run_is_repeated_only_where_a_plan_comes_to_another(
+    tmp_path, monkeypatch, body, more
+):
     made = []
-    real = sys.modules["harness.run"].execute
-    monkeypatch.setattr("harness.run.execute", lambda job: made.append(job) or real(job))
+    module = sys.modules["harness.run"]
+    real = module.execute
+    monkeypatch.setattr(module, "execute", lambda job: made.append(job) or real(job))
     path = tmp_path / "program.py"
-    runs = []
-    for text in ("print(1)", "import time\nprint(time.perf_counter())"):
-        path.write_text(text)
-        scenario = script_scenario(str(path), text.encode())
-        made.clear()
-        for schedule in ((), (Preempt(1, 1),), (Preempt(2, 1),)):
-            plan = Plan(scenario=scenario.name, params=scenario.params(), ranks=2, schedule=schedule)
-            assert run(plan, scenario=scenario).findings == ()
-        runs.append(len(made))
-    assert runs[0] == 3
-    assert runs[1] >= 3
+    path.write_text(HEAD + body.replace("{wrong}", "False"))
+    scenario = script_scenario(str(path), path.read_bytes())
+    schedules = [(), *((Preempt(at, 1),) for at in range(6))]
+    for schedule in schedules:
+        plan = Plan(scenario=scenario.name, params=scenario.params(), ranks=3, schedule=schedule)
+        assert run(plan, scenario=scenario).findings == ()
+    assert (len(made) > len(schedules)) is more
