@@ -190,32 +190,43 @@ def execute_plan(
         record.came_to = scenario.comes_to(record)
         if (plan.schedule or chooser is not None) and not plan.faults:
             record.usually = _usually(plan, scenario, record.came_to)
+        elif not (plan.schedule or plan.faults or chooser or guide) and event_seconds == EVENT_SECONDS:
+            _runs_of(plan, scenario, lambda: record)
     record.tolerance = scenario.tolerance
     if scenario.reference is not None:
         record.expected = _expected(plan, scenario)
     return record
 
 
+def _runs_of(plan: Plan, scenario: Scenario, default: Callable[[], Run]) -> list[list[str]]:
+    """What default runs of `plan` came to, as far as it is known; at first what `default` did. Empty if
+    that did not end well."""
+    key = (id(scenario), msgspec.json.encode(plan))
+    if key not in _usual:
+        record = default()
+        ended_well = record.ended == "returned" and not record.failures
+        _usual[key] = scenario, [record.came_to] if ended_well else []
+        if len(_usual) > USUAL_MAX:
+            del _usual[next(iter(_usual))]
+    return _usual[key][1]
+
+
 def _usually(plan: Plan, scenario: Scenario, now: list[str]) -> list[str] | None:
     """What the ranks come to in the default run of `plan`; None if that does not end well.
 
     Lines that do not follow from the plan alone are taken from `now`: what the default run says
-    differently under a clock that goes faster or, should `now` differ, when it is repeated."""
+    differently, should `now` differ, under a clock that goes faster or when it is repeated."""
     plan = msgspec.structs.replace(plan, schedule=())
-    key = (id(scenario), msgspec.json.encode(plan))
 
     def another(event_seconds: float = EVENT_SECONDS) -> list[list[str]]:
         record = execute_plan(plan, scenario, event_seconds=event_seconds)
         return [record.came_to] if record.ended == "returned" and not record.failures else []
 
-    if key not in _usual:
-        first = another()
-        _usual[key] = scenario, first and first + another(FAST_EVENT_SECONDS)
-        if len(_usual) > USUAL_MAX:
-            del _usual[next(iter(_usual))]
-    runs = _usual[key][1]
+    runs = _runs_of(plan, scenario, lambda: execute_plan(plan, scenario))
     if not runs:
         return None
+    if len(runs) == 1 and now != runs[0]:
+        runs += another(FAST_EVENT_SECONDS)
     if reconciled(now, runs) != now:
         runs += another()
         del runs[1:-RUNS_MAX]

@@ -6,7 +6,8 @@ one rank were in flight over the same bytes, which at least one of them writes. 
 asynchronous call was never waited for, so that nothing says when its tensors may be used.
 
 A wait is wait(), a wait on its future, or is_completed() that said yes. A dropped barrier or message
-counts too: nobody learns whether it arrived. In a run that did not end well, or in which a rank died, a
+counts too: nobody learns whether it arrived; the result of a functional collective that nobody uses does
+not. In a run that did not end well, or in which a rank died, a
 dropped handle is a consequence, and no finding. A handle that stands for several calls (coalesced) is
 waited for with them.
 """
@@ -118,7 +119,7 @@ def _dropped(run: Run) -> Iterator[Finding]:
     lost = [
         call for calls in run.torch_calls for call in calls
         if call.async_op and call.number >= 0 and call.number not in known
-        and not call.what  # a part of one of torch's own
+        and not call.what  # a part of one of torch's own, or waited for by whoever uses its result
     ]
     if not lost:
         return

@@ -2,8 +2,8 @@
 
 For each group, and for each pair of ranks and tag, the first sequence number at which calls do not fit:
 parameters that differ (frontends/torch_distributed/agreement.py), a rank that left a call out, an order
-that is exchanged (torch_order.py). Of all these the earliest is the finding. Before it comes a call in
-a group to which its rank does not belong, which torch turns into nothing, with a warning.
+that is exchanged (torch_order.py, torch_swaps.py). Of all these the earliest is the finding. Before it
+comes a call in a group to which its rank does not belong, which torch turns into nothing, with a warning.
 
 Not a finding here: a rank that has not arrived because it waits elsewhere (torch_waits.py), raised or
 died. Not modelled: messages that a recv from any rank could have taken.
@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from harness.checkers.failures import real_failures
-from harness.checkers.torch_order import exchanged, exchanged_messages, exchanged_names, skipped
+from harness.checkers.torch_order import exchanged, skipped
+from harness.checkers.torch_swaps import exchanged_messages, exchanged_names, relayed_messages
 from harness.checkers.wording import finding, ranks, unreturned
 from harness.finding import Finding
 from harness.frontends.torch_distributed.agreement import (
@@ -257,7 +258,8 @@ def _crossed_messages(
 ) -> Iterator[_Found]:
     received = {n for c in run.torch_calls[sender] if c.kind == "recv" for n in c.names}
     sent = {n for c in run.torch_calls[receiver] if c.kind == "send" for n in c.names}
-    if crossed := exchanged_messages(pairs, sent, received):
+    sends = [c for c in run.torch_calls[receiver] if c.kind == "send" and not c.refused]
+    if crossed := exchanged_messages(pairs, sent, received) or relayed_messages(pairs, sends):
         one, other, later, instead = crossed
         yield _Found(max(call.at for call in crossed), finding(
             NAME, "different_order", receiver,

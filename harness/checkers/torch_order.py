@@ -1,27 +1,15 @@
-"""Two ranks that make the same collectives of torch.distributed in another order, or not all of them.
+"""Where the code of a torch.distributed program leads: calls in another order, and calls left out.
 
-A call's metadata does not show that two all_reduces of one shape are exchanged. What does, in the order
-in which it is asked:
+What shows of two calls that do not agree, in the order in which it is asked:
 
-1. Of two calls that do not agree: they differ in place, and each rank, from where it is, has still to
-   make a call that is written like the other's now (same text, no way back in a loop): exchanged order.
-2. Of two calls that do not agree, or where one rank has made fewer: from where one rank is, every way
-   on in the same function leads past the other's place, and none back (in a loop around both: in this
-   round of it): the other has skipped a call.
-3. Of calls that agree: rank a's tensor is held by variable p (or the call is written p) where rank b's
-   is q, and at other sequence numbers, with the same metadata, a has q and b has p; each of the two as
-   often on both ranks.
-4. Of messages that fit: the sender sends p, then q, and the receiver takes q, then p, between the same
-   two ranks with one tag, though the sender receives neither and the receiver sends neither (as ranks
-   of a ring do, which use two buffers in turns).
+1. They differ in place, and each rank, from where it is, has still to make a call that is written like
+   the other's now (same text, no way back in a loop): exchanged order.
+2. Here too where one rank has made fewer: from where one rank is, every way on in the same function leads
+   past the other's place, and none back (in a loop around both: in this round of it): the other has
+   skipped a call.
 
-No alarm by 3: ranks that pass different variables, or stand in different branches, and never exchange
-them (`if rank == 0: broadcast(x, 0)` `else: broadcast(y, 0)`); ranks that agree on a name which tells the
-two calls apart (`first, second = (x, y) if rank else (y, x)`, then all_reduce(first) and (second)).
-Wrong by this rule: a program in which ranks take turns with two buffers of which it does not matter
-which one is used, under two plain names, each as often on every rank.
-
-Not modelled: order across groups; calls in functions whose source is not there (1).
+Calls that agree and are exchanged all the same: torch_swaps.py. Not modelled: order across groups; calls
+in functions whose source is not there (1).
 """
 
 from __future__ import annotations
@@ -29,9 +17,7 @@ from __future__ import annotations
 import bisect
 import dis
 import functools
-import itertools
 import linecache
-from collections.abc import Mapping, Sequence
 from types import CodeType
 
 from harness.frontends.torch_distributed.calls import Call
@@ -67,7 +53,7 @@ def _at(code: CodeType, lasti: int) -> int:
     return offsets[bisect.bisect_right(offsets, lasti) - 1]
 
 
-def _written(call: Call) -> str:
+def written(call: Call) -> str:
     """The source text of a call; "" where there is none."""
     return "" if call.code is None else _steps(call.code)[1].get(_at(call.code, call.lasti), "")
 
@@ -109,7 +95,7 @@ def still_ahead(now: Call, other: Call) -> bool:
 
 def _will_write(now: Call, other: Call) -> bool:
     """Whether a call that is written like `other` lies ahead of `now`'s place."""
-    text = _written(other)
+    text = written(other)
     if now.code is None or not text:
         return False
     own = _steps(now.code)[1]
@@ -173,79 +159,3 @@ def _back(code: CodeType) -> tuple[dict[int, list[int]], frozenset[int]]:
         if isinstance(one.argval, int) and "JUMP" in one.opname and one.argval < one.offset
     }
     return back, frozenset(one.offset for one in steps if one.opname.startswith("RETURN_"))
-
-
-def exchanged_names(
-    by_rank: Mapping[int, Sequence[Call]],
-) -> tuple[Call, Call, Call, Call] | None:
-    """Rule 3, for calls of one group by rank, each list in order of seq, which agree otherwise.
-
-    Returns a's call with p, b's call in its stead with q, then a's with q and b's with p.
-    """
-    first, *others = sorted(by_rank)
-    for rank in others:
-        pairs = [
-            (one, other) for one, other in zip(by_rank[first], by_rank[rank], strict=False)
-        ]
-        differ = [pair for pair in pairs if _differ(*pair)]
-        for index, (one, other) in enumerate(differ):
-            rest = differ[index + 1 :]
-            for later, _ in rest:
-                for _, instead in rest:
-                    if _crossed(pairs, one, other, later, instead):
-                        return one, other, later, instead
-    return None
-
-
-def exchanged_messages(
-    pairs: Sequence[tuple[Call, Call]], sent: set[str], received: set[str]
-) -> tuple[Call, Call, Call, Call] | None:
-    """Rule 4, for the sends and recvs of one stream, paired. sent: variables that the receiver sends;
-    received: those that the sender receives into. Returns a send of p and its recv of q, a send of q and
-    its recv of p."""
-    seen: dict[tuple[str, str], tuple[Call, Call]] = {}
-    for later, instead in pairs:
-        taken = set(instead.names) - sent - received
-        given = set(later.names) - sent - received
-        if set(later.names) & set(instead.names):
-            continue  # both call it the same
-        for q, p in itertools.product(sorted(given), sorted(taken)):
-            one, other = seen.get((p, q), (None, None))
-            if one and other and _meta(one) == _meta(later) and p not in other.names:
-                return one, other, later, instead
-            seen.setdefault((q, p), (later, instead))
-    return None
-
-
-def _labels(call: Call) -> set[str]:
-    """What the tensor is called: by variables, and by the text of the call."""
-    return {*call.names, _written(call)} - {""}
-
-
-def _differ(one: Call, other: Call) -> bool:
-    first, second = _labels(one), _labels(other)
-    return bool(first - second) and bool(second - first)
-
-
-def _meta(call: Call) -> tuple[tuple[tuple[int, ...], str], ...]:
-    return tuple((tensor.shape, tensor.dtype) for tensor in call.inputs or call.outputs)
-
-
-def _crossed(
-    pairs: list[tuple[Call, Call]], one: Call, other: Call, later: Call, instead: Call
-) -> bool:
-    if len({(c.family, c.op, c.root, _meta(c)) for c in (one, later, instead)}) > 1:
-        return False
-    at = [_labels(call) for call in (one, other, later, instead)]
-    for number in {later.seq, instead.seq}:
-        there = next(pair for pair in pairs if pair[0].seq == number)
-        if at[0] & at[1] != _labels(there[0]) & _labels(there[1]):
-            return False  # a name on which the ranks agree tells the calls apart
-    ps = (at[0] & at[3]) - at[1] - at[2]
-    qs = (at[1] & at[2]) - at[0] - at[3]
-    return any(_as_often(pairs, p) for p in ps) and any(_as_often(pairs, q) for q in qs)
-
-
-def _as_often(pairs: list[tuple[Call, Call]], name: str) -> bool:
-    first = sum(name in _labels(one) for one, _ in pairs)
-    return first == sum(name in _labels(other) for _, other in pairs)

@@ -152,7 +152,9 @@ def accesses(
 
 def overlap(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two CPU tensors share bytes; of a strided one only its whole extent is known."""
-    if tensor.device.type != "cpu" or not tensor.numel() or not tensor.is_contiguous():
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided or not tensor.numel():
+        return False
+    if not tensor.is_contiguous():
         return False
     begin, held = tensor.data_ptr(), other.data_ptr()
     return (

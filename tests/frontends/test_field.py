@@ -127,7 +127,9 @@ def test_a_path_elsewhere_says_where_to_go(tmp_path, monkeypatch):
         ("dist.all_reduce(torch.arange(6.)[::2])", r"all_reduce at train.py:4 .*strides \(2,\): gloo"),
         ("dist.broadcast(torch.ones(1).expand(4), 0)", r"broadcast at train.py:4 .*\.contiguous\(\)"),
         ("dist.isend(torch.ones(2, 3).t(), (r + 1) % 3).wait()", r"send at train.py.*strides \(1, 3\)"),
-        ("dist.all_reduce(torch.eye(2).to_sparse())", r"all_reduce at train.py:4 .*a sparse tensor"),
+        ("dist.broadcast(torch.eye(2).to_sparse(), 0)", r"broadcast at train.py:4 .*a sparse tensor"),
+        ("dist.all_reduce(torch.eye(2).to_sparse(), dist.ReduceOp.MAX)",
+         r"all_reduce at train.py:4 .*sparse tensors only works with ReduceOp.SUM"),
         ("dist.broadcast(torch.ones(1), src=99)", r"broadcast at train.py:4 .*root 99 is outside"),
     ],
 )
@@ -145,6 +147,63 @@ def test_strides_that_gloo_takes_are_taken():
         "print(x.tolist(), out[1].tolist())\n"
     )
     assert printed(text) == ["[[0.0, 9.0], [3.0, 12.0], [6.0, 15.0]] [0.0, 2.0, 4.0]"] * 3
+
+
+SPARSE = """
+x = torch.sparse_coo_tensor(torch.tensor([[0, r]]), torch.ones(2), (5,))
+dist.all_reduce(x)
+print(x.is_coalesced(), x.indices().tolist(), x.values().tolist())
+none = torch.sparse_coo_tensor(torch.empty(1, 0, dtype=torch.long), torch.empty(0, 2), (5, 2))
+held = none if r else torch.sparse_coo_tensor(torch.tensor([[1]]), torch.ones(1, 2), (5, 2))
+other = torch.ones(3)
+works = [dist.all_reduce(t, async_op=True) for t in (held, other)]
+[work.wait() for work in works]
+print(held.coalesce().indices().tolist(), held.coalesce().values().tolist(), other.tolist())
+"""
+
+
+def test_sparse_tensors_are_summed_as_gloo_does():
+    assert printed(SPARSE) == [
+        "True [[0, 1, 2]] [4.0, 1.0, 1.0]\n[[1]] [[1.0, 1.0]] [3.0, 3.0, 3.0]"
+    ] * 3
+
+
+def test_sparse_gradients_of_ddp():
+    text = (
+        "torch.manual_seed(0)\n"
+        "m = torch.nn.parallel.DistributedDataParallel(torch.nn.Embedding(3, 1, sparse=True))\n"
+        "m(torch.tensor([r])).sum().backward()\n"
+        "print((m.module.weight.grad.to_dense() * 3).tolist())\n"
+    )
+    assert printed(text) == ["[[1.0], [1.0], [1.0]]"] * 3
+
+
+def test_a_sparse_tensor_meets_a_dense_one():
+    text = "x = torch.eye(3)\ndist.all_reduce(x.to_sparse() if r == 1 else x)\n"
+    found = outcome_of(text).findings[0]
+    assert found.kind == "different_dtype"
+    assert "rank 1 passes float32 sparse, rank 0 passes float32" in found.message
+
+
+def test_several_tensors_gathered_at_once():
+    text = (
+        "outs = [[torch.empty(1), torch.empty(2)] for _ in range(3)]\n"
+        "dist.all_gather_coalesced(outs, [torch.ones(1) * r, torch.ones(2) * r])\n"
+        "print([[t.sum().item() for t in each] for each in outs])\n"
+    )
+    assert printed(text) == ["[[0.0, 0.0], [1.0, 2.0], [2.0, 4.0]]"] * 3
+
+
+UNUSED = """
+import torch.distributed._functional_collectives as funcol
+for _ in range(2):  # the first one to warm up
+    x = funcol.all_reduce(torch.ones(2), "sum", dist.group.WORLD)
+print(x.sum().item())
+"""
+
+
+def test_a_functional_result_that_nobody_uses():
+    assert printed(UNUSED) == ["6.0"] * 3
 
 
 def test_callbacks_of_futures_run_in_their_own_rank():

@@ -165,6 +165,8 @@ _PARAMETERS: tuple[tuple[str, Callable[[Call], Hashable], Callable[[Call], str]]
     ("different_group", lambda c: c.group, lambda c: f"calls it in group {list(c.group)}"),
     ("different_group", lambda c: c.kind == "new_group" and c.what,
      lambda c: f"makes a group of {c.what}"),
+    ("different_group", lambda c: c.kind == "split_group" and c.what,
+     lambda c: f"splits it into {c.what}"),
     ("different_collective", lambda c: c.family, lambda c: f"calls {c}"),
     ("different_root", lambda c: c.root, lambda c: f"has root {c.root}"),
     ("different_reduce_op", lambda c: c.op, lambda c: f"reduces with {c.op}"),

@@ -27,9 +27,9 @@ from harness.frontends.torch_distributed.exchange import Exchange, Part, Tensors
 from harness.frontends.torch_distributed.handles import SimulatedWork, Together
 from harness.frontends.torch_distributed.issuing import (
     Request,
+    at_hand,
     called_by,
     metas,
-    names_at,
     object_call,
     pieces,
     rows,
@@ -143,8 +143,8 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
             root=self._global(request.root), peer=self._global(request.peer), tag=request.tag,
             inputs=metas(place, request.given), outputs=metas(place, request.taken),
             splits=request.splits, async_op=request.async_op, number=place.sim.issued, code=code,
-            lasti=lasti, names=names_at(frame, request), at=len(place.sim.events), what=object_call(),
-            card=self._card(request),
+            lasti=lasti, at=len(place.sim.events), what=request.what or object_call(),
+            card=self._card(request), **at_hand(place, frame, request),
         )
         refused = self.gone or request.refused(len(self.ranks)) or next(
             (why for t in request.inputs if (why := refusal(call.family, t.dtype, request.op))), ""
@@ -252,6 +252,16 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
         return Together([self.all_gather_single(output, one, opts) for output, one in pairs])
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def allgather_coalesced(
+        self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None
+    ) -> Together:
+        """Several at once; outputs: by rank, one for each input."""
+        columns = zip(*outputs, strict=True)
+        return Together([
+            self.allgather([list(column)], [one], opts)
+            for column, one in zip(columns, inputs, strict=True)
+        ])
 
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> SimulatedWork:
         """The root gets everybody's."""
@@ -362,7 +372,6 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
         told = self.place.called(_getframe(1).f_code.co_name, code, lasti)
         raise WrongCollective(f"{told}: a simulated world does not have this operation")
 
-    allgather_coalesced = _unsupported
     split_group = splitGroup = _unsupported
     merge_remote_group = mergeRemoteGroup = _unsupported
 

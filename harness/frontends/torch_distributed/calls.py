@@ -23,6 +23,7 @@ FAMILY = {
 P2P = frozenset(("send", "recv"))  # isend is a send with async_op; irecv a recv
 ROOTED = frozenset(("broadcast", "reduce", "gather", "scatter"))
 REDUCING = frozenset(("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor"))
+FUNCTIONAL = "functional collective"  # whose result waits for itself when it is used
 ANY = -1  # the peer or tag of a recv that takes any; the root of a collective that has none
 
 
@@ -30,9 +31,9 @@ ANY = -1  # the peer or tag of a recv that takes any; the root of a collective t
 class TensorMeta:
     """A tensor as the call saw it.
 
-    dtype: without `torch.`, as in "float32". strides: in elements. storage: a number that two tensors
-    of one rank share if and only if they lie in the same memory, -1 = unknown. lo, hi: the bytes of
-    that memory from its first to behind its last element.
+    dtype: without `torch.`, as in "float32"; "float32 sparse" of a sparse tensor. strides: in elements.
+    storage: a number that two tensors of one rank share if and only if they lie in the same memory,
+    -1 = unknown. lo, hi: the bytes of that memory from its first to behind its last element.
     """
 
     shape: tuple[int, ...]
@@ -65,7 +66,8 @@ class Call:
 
     kind: all_reduce, all_gather, all_gather_into_tensor, reduce, reduce_scatter, reduce_scatter_tensor,
     broadcast, scatter, gather, all_to_all, all_to_all_single, barrier, monitored_barrier, send, recv;
-    new_group, which all ranks of the world call with the same ranks (without local synchronisation).
+    new_group, which all ranks of the world call with the same ranks (without local synchronisation);
+    split_group, which all ranks of the parent call with the same parts.
     rank, group, root, peer: global ranks; group in the order of its group ranks.
     seq: which collective of this group on this rank, from 0; for a message: of this pair and tag.
     op: "sum", "product", "min", "max", "band", "bor", "bxor", "avg", "premul_sum", or "".
@@ -74,10 +76,13 @@ class Call:
     splits: (input sizes, output sizes) of all_to_all_single; empty = even.
     async_op: the caller got a handle. number: the engine's number of the work, -1 if none was made.
     code, lasti: the user's call. names: variables of the user's frame that held the first tensor.
+    version: how often that had been written (torch's own count), -1 = unknown. beside: other tensors of
+    its shape and dtype, in other memory, that variables held: storage and version of each.
     refused: the error of an entry check on this rank alone, before anything moved; "" if none. A call
     that does not agree with other ranks' is not refused in this sense: it is judged with them.
     at: how many events the run had when the call was made. what: "" or a note on an object
-    collective ("all_gather_object") of which this call is a part; of a new_group its list of ranks.
+    collective ("all_gather_object") of which this call is a part, or FUNCTIONAL; of a new_group its list
+    of ranks, of a split_group its parts.
     card: machine and CUDA device where NCCL would do it, as `0:3`; "" where that is not certain.
     """
 
@@ -98,6 +103,8 @@ class Call:
     code: CodeType | None = None
     lasti: int = -1
     names: tuple[str, ...] = ()
+    version: int = -1
+    beside: tuple[tuple[int, int], ...] = ()
     refused: str = ""
     at: int = 0
     what: str = ""

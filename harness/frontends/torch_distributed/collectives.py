@@ -61,7 +61,7 @@ def refusal(kind: str, dtype: torch.dtype, op: str = "") -> str:
 def reduced(op: str, operands: Tensors) -> torch.Tensor:
     """All operands (equal shapes and dtypes) combined in their order, in a new contiguous tensor."""
     steps = _LOGICAL if operands[0].dtype == torch.bool else _ARITHMETIC
-    total = operands[0].clone(memory_format=torch.contiguous_format)
+    total = _copy(operands[0])
     for operand in operands[1:]:
         total = steps[op](total, operand)
     return total.div_(len(operands)) if op == "avg" else total
@@ -104,6 +104,8 @@ def _as_lists(kind: str, inputs: Sequence[Tensors]) -> Sequence[Tensors]:
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_sparse:
+        return tensor.coalesce().clone()
     return tensor.clone(memory_format=torch.contiguous_format)
 
 

@@ -27,7 +27,7 @@ from harness.frontends.torch_distributed.agreement import (
     disagreement,
     message_disagreement,
 )
-from harness.frontends.torch_distributed.calls import ANY, Call
+from harness.frontends.torch_distributed.calls import ANY, FUNCTIONAL, Call
 from harness.frontends.torch_distributed.collectives import results
 from harness.frontends.torch_distributed.place import Place
 from harness.record import place
@@ -47,7 +47,8 @@ class Memory:
 
 
 def _watchable(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "cpu" and tensor.is_contiguous() and tensor.numel() > 0
+    dense = tensor.device.type == "cpu" and not tensor.is_sparse
+    return dense and tensor.is_contiguous() and tensor.numel() > 0
 
 
 class Part:
@@ -80,6 +81,7 @@ class Part:
         self._meet_others()
         with torch._C._DisableTorchDispatch(), torch.no_grad():
             self.given = [
+                tensor.detach().coalesce().clone() if tensor.is_sparse else
                 tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in self.inputs
             ]
 
@@ -137,10 +139,14 @@ class Part:
         inference = any(tensor.is_inference() for tensor in self.outputs)
         with torch._C._DisableTorchDispatch(), torch.inference_mode() if inference else torch.no_grad():
             for tensor, value in zip(self.outputs, due, strict=True):
-                tensor.detach().copy_(value.reshape(tensor.shape))
-        if self.call.what:  # objects are padded with whatever was in memory
+                if tensor.is_sparse:
+                    tensor.copy_(value)
+                else:
+                    tensor.detach().copy_(value.reshape(tensor.shape))
+        if self.call.what not in ("", FUNCTIONAL):  # objects are padded with whatever was in memory
             return None
-        return digest(b"".join(Memory(value.contiguous()).payload() for value in due if value.numel()))
+        dense = [value.to_dense() if value.is_sparse else value.contiguous() for value in due]
+        return digest(b"".join(Memory(value).payload() for value in dense if value.numel()))
 
     def expire(self, seconds: float) -> None:
         """Nobody came in time: the wait raises, and so does whoever still comes."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from sys import _getframe
 from types import CodeType, FrameType
 from typing import Any
@@ -19,25 +20,28 @@ from torch.distributed.algorithms import join
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from harness.fabric.frames import is_library
-from harness.frontends.torch_distributed.calls import ANY, TensorMeta
-from harness.frontends.torch_distributed.names import names_of
+from harness.frontends.torch_distributed.calls import ANY, FUNCTIONAL, TensorMeta
+from harness.frontends.torch_distributed.names import PLAIN, names_of
 from harness.frontends.torch_distributed.place import Place
 
 Tensors = Sequence[torch.Tensor]
 # Functions of torch that make parts of something larger; those of Join drop their handles.
 _TORCHS = (c10d.__file__, join.__file__, torch.nn.parallel.distributed.__file__)
+_FUNCTIONAL = str(Path(c10d.__file__).with_name("_functional_collectives.py"))
 _OBJECTS = frozenset((
     "all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list",
     "send_object_list", "recv_object_list", "notify_join_context",
     "_check_global_requires_backward_grad_sync",
 ))
+BESIDE_MAX = 32  # tensors at hand that a call keeps
 _weak: Any = StorageWeakRef  # untyped
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """A call before it is made. given, taken: the tensors as the program passes them. reads, fills: the
-    same cut into one tensor a rank, where they differ. root, peer: ranks of the group."""
+    same cut into one tensor a rank, where they differ. root, peer: ranks of the group.
+    what: a note, of a split its parts."""
 
     kind: str
     given: Tensors
@@ -48,6 +52,7 @@ class Request:
     tag: int = 0
     splits: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     async_op: bool = False
+    what: str = ""
     reads: Tensors | None = None
     fills: Tensors | None = None
 
@@ -66,8 +71,12 @@ class Request:
         for tensor in (*self.given, *self.taken):
             if tensor.device.type != "cpu":
                 return f"a tensor on {tensor.device}; a simulated world has CPU tensors only"
+            if tensor.layout == torch.sparse_coo and self.kind == "all_reduce":
+                if self.op != "sum":
+                    return "all_reduce of sparse tensors only works with ReduceOp.SUM"
+                continue
             if tensor.layout != torch.strided:
-                return "a sparse tensor; a simulated world has dense ones only"
+                return "a sparse tensor; only all_reduce takes one, of torch.sparse_coo"
             if not _lies_well(self.kind, tensor):
                 return (
                     f"a tensor of strides {tensor.stride()}: gloo takes its memory as it lies, NCCL "
@@ -155,25 +164,41 @@ def metas(place: Place, tensors: Tensors) -> tuple[TensorMeta, ...]:
 def meta(place: Place, tensor: torch.Tensor) -> TensorMeta:
     """What the record keeps of a tensor."""
     if tensor.layout != torch.strided:
-        return TensorMeta(tuple(tensor.shape), str(tensor.dtype)[6:], (), place.next_number(), 0, 0)
-    storage = tensor.untyped_storage()
-    address = storage._cdata
-    known = place.storages.get(address)
-    if known is None or known[0].expired():
-        known = _weak(storage), place.next_number()
-        place.storages[address] = known
+        dtype = f"{str(tensor.dtype)[6:]} sparse"
+        return TensorMeta(tuple(tensor.shape), dtype, (), place.next_number(), 0, 0)
     size = tensor.element_size()
     shape, strides = tuple(tensor.shape), tensor.stride()
     lo = int(tensor.storage_offset()) * size
     extent = 1 + sum((length - 1) * int(stride) for length, stride in zip(shape, strides, strict=True))
     hi = lo + (extent * size if tensor.numel() else 0)
-    return TensorMeta(shape, str(tensor.dtype)[6:], strides, known[1], lo, hi)
+    return TensorMeta(shape, str(tensor.dtype)[6:], strides, storage_of(place, tensor), lo, hi)
 
 
-def names_at(frame: FrameType | None, request: Request) -> tuple[str, ...]:
-    """The variables of the user's frames that hold the first tensor."""
+def storage_of(place: Place, tensor: torch.Tensor) -> int:
+    """The number of a dense tensor's memory."""
+    storage = tensor.untyped_storage()
+    known = place.storages.get(storage._cdata)
+    if known is None or known[0].expired():
+        known = place.storages[storage._cdata] = _weak(storage), place.next_number()
+    return known[1]
+
+
+def at_hand(place: Place, frame: FrameType | None, request: Request) -> dict[str, Any]:
+    """Of a Call: the variables of the user's frames that hold the first tensor, how often that was
+    written, and other tensors like it."""
     tensors = request.given or request.taken
-    return names_of(tensors[0], frame, _is_user) if tensors else ()
+    if not tensors:
+        return {}
+    tensor, others = tensors[0], dict[int, torch.Tensor]()
+    names = names_of(tensor, frame, _is_user, others)
+    if type(tensor) not in PLAIN or tensor.layout != torch.strided or tensor.is_inference():
+        return {"names": names}
+    mine = storage_of(place, tensor)
+    beside = tuple(
+        (storage, other._version) for other in itertools.islice(others.values(), BESIDE_MAX)
+        if not other.is_inference() and (storage := storage_of(place, other)) != mine
+    )
+    return {"names": names, "version": tensor._version, "beside": beside}
 
 
 def _is_user(code: CodeType) -> bool:
@@ -202,6 +227,8 @@ def _frames(frame: FrameType | None, most: int = 12) -> list[str]:
     while frame is not None and len(names) < most:
         if frame.f_code.co_filename in _TORCHS:
             names.append(frame.f_code.co_name)
+        elif frame.f_code.co_filename == _FUNCTIONAL:
+            names.append(FUNCTIONAL)
         frame = frame.f_back
     return names
 
@@ -212,5 +239,5 @@ def called_by(name: str) -> bool:
 
 
 def object_call() -> str:
-    """The object collective that is being made of this call; "" if none is."""
-    return next((name for name in _frames(_getframe(2)) if name in _OBJECTS), "")
+    """The object collective or the functional one that makes this call; "" if none does."""
+    return next((name for name in _frames(_getframe(2)) if name in _OBJECTS or name == FUNCTIONAL), "")

@@ -17,14 +17,17 @@ import torch
 
 FRAMES_MAX = 6
 LOOKED_AT_MAX = 400
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def names_of(
-    tensor: torch.Tensor, frame: FrameType | None, is_user: Callable[[CodeType], bool]
+    tensor: torch.Tensor, frame: FrameType | None, is_user: Callable[[CodeType], bool],
+    beside: dict[int, torch.Tensor] | None = None,
 ) -> tuple[str, ...]:
     """The names, innermost frame first: `x`, `grads['w']`, `self.total`, `model.0.weight.grad`.
 
     frame: where to begin. is_user: whether a code object is the user's; other frames are passed over.
+    beside: is given the other plain tensors of the same shape and dtype that are met, by id.
     """
     found: dict[str, None] = {}
     seen = frames = 0
@@ -38,10 +41,16 @@ def names_of(
                     seen += 1
                     if held is tensor:
                         found[inside] = None
+                    elif beside is not None and type(held) in PLAIN and _alike(held, tensor):
+                        beside[id(held)] = held
                     if seen > LOOKED_AT_MAX:
                         return tuple(found)
         frame = frame.f_back
     return tuple(found)
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype and one.layout == other.layout
 
 
 def _held(name: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -6,7 +6,7 @@ from here: `init_process_group` and `new_group` run as torch has them, up to the
 group. Its members meet in it: a rank that never comes blocks the others, which is seen at once (with
 nccl, whose communicators come to be with their first collective, `new_group` blocks nobody).
 
-Not modelled: split_group and shrink_group, RPC, torchcomms.
+Not modelled: RPC, torchcomms. split_group: splitting.py.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from harness.errors import CollectiveMismatch, NotAMember, WrongCollective, Wron
 from harness.fabric.frames import is_library
 from harness.frontends.torch_distributed.backend import SimulatedGroup
 from harness.frontends.torch_distributed.calls import Call
+from harness.frontends.torch_distributed.compiling import eager
 from harness.frontends.torch_distributed.environment import Entry
 from harness.frontends.torch_distributed.exchange import Exchange
 from harness.frontends.torch_distributed.place import Place
+from harness.frontends.torch_distributed.splitting import splitting
 from harness.frontends.torch_distributed.stores import Shelf, Unlimited, VirtualStore, seconds_of
 
 BACKENDS = ("gloo", "nccl", "mpi", "ucc", "xccl", "undefined")
@@ -122,6 +124,8 @@ class RankWorld:
             (c10d._WorldMeta, "WORLD", property(_world_for, _set_world)),
             (c10d, "_warn_not_in_group", self._not_in_group),
             (c10d_logger, "_get_msg_dict", lambda name, *args, **kwargs: {"func_name": name}),
+            *eager(),
+            *splitting(self._place),
         ]
         for name, made in self._founding.shelf.types(self._place).items():
             found += [(owner, name, made) for owner in (dist, c10d, _rendezvous) if hasattr(owner, name)]

@@ -46,12 +46,18 @@ class World:
         message = (kind, fields["peer"], fields.get("tag")) if kind in ("send", "recv") else ()
         key = (rank, group, *message)
         metas = () if tensor is None else (meta(tensor),)
+        others = {}
         call = Call(
             kind, rank, group, str(list(group)), self.seqs[key], number=sum(map(len, self.calls)),
             inputs=metas if kind != "recv" else (), outputs=metas if out and kind != "send" else (),
             code=frame.f_code, lasti=frame.f_lasti, at=len(self.raw), **fields,
             names=() if tensor is None else names_of(
-                tensor, frame, lambda code: code.co_filename == frame.f_code.co_filename),
+                tensor, frame, lambda code: code.co_filename == frame.f_code.co_filename, others),
+            version=-1 if tensor is None else tensor._version,
+            beside=tuple(
+                (meta(t).storage, t._version) for t in others.values()
+                if meta(t).storage != metas[0].storage
+            ),
         )
         self.seqs[key] += 1
         self.calls[rank].append(call)

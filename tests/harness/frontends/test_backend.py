@@ -267,7 +267,7 @@ def test_fully_sharded_step(script):
         ("dist.all_reduce(torch.ones(2, dtype=torch.float8_e4m3fn))", "Invalid scalar type"),
         ("dist.all_reduce(torch.ones(2), op=dist.ReduceOp.BAND)", "BAND"),
         ("dist.all_reduce(torch.ones(2, device='meta'))", "a tensor on meta"),
-        ("dist.group.WORLD.allgather_coalesced([], [])", "does not have this operation"),
+        ("dist.group.WORLD.merge_remote_group(None)", "does not have this operation"),
     ],
 )
 def test_what_cannot_be_is_refused_at_the_call(script, text, told):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 
@@ -142,3 +144,21 @@ main()
     assert finding.name == "torch/different_order"
     assert finding.rank == 2
     assert names(outcome(tmp_path, body.format(odd=7), 3)) == []
+
+
+@pytest.mark.parametrize(("body", "more"), [("dist.barrier()", False), (TIMED, True)])
+def test_the_default_run_is_repeated_only_where_a_plan_comes_to_another(
+    tmp_path, monkeypatch, body, more
+):
+    made = []
+    module = sys.modules["harness.run"]
+    real = module.execute
+    monkeypatch.setattr(module, "execute", lambda job: made.append(job) or real(job))
+    path = tmp_path / "program.py"
+    path.write_text(HEAD + body.replace("{wrong}", "False"))
+    scenario = script_scenario(str(path), path.read_bytes())
+    schedules = [(), *((Preempt(at, 1),) for at in range(6))]
+    for schedule in schedules:
+        plan = Plan(scenario=scenario.name, params=scenario.params(), ranks=3, schedule=schedule)
+        assert run(plan, scenario=scenario).findings == ()
+    assert (len(made) > len(schedules)) is more
