@@ -21,6 +21,7 @@ from typing import Any
 
 from harness.errors import NotSimulated, PldRuleError, WrongArgument
 from harness.frontends.pypto.cores import Cores, Job, Place
+from harness.frontends.pypto.effects import effects_of
 from harness.frontends.pypto.enums import Level, Role, SplitMode
 from harness.frontends.pypto.operands import Later
 from harness.frontends.pypto.operate import Task, current, here, on_host, recording
@@ -190,16 +191,16 @@ def _told(
     function: Any, args: Sequence[str | None], named: dict[str, str | None]
 ) -> Iterator[tuple[str, bool, bool]]:
     """By name, whether a kernel reads and writes its argument."""
+    owner = getattr(function, "owner", None)
     function = getattr(function, "function", function)
-    annotations = getattr(function, "annotations", None)
-    names = getattr(function, "names", [])
+    known = hasattr(function, "effects")
+    directions = effects_of(function, owner).directions if known else []
+    names = function.names if known else []
     pairs = [*enumerate(args), *((names.index(key), name) for key, name in named.items() if key in names)]
     for index, name in pairs:
-        if name is None:
-            continue
-        declared = annotations[index] if annotations is not None and index < len(annotations) else None
-        direction = "inout" if declared is None else declared.direction
-        yield name, direction != "out", direction != "in"
+        if name is not None:
+            direction = directions[index] if index < len(directions) else "inout"
+            yield name, direction != "out", direction != "in"
 
 
 def submitted(

@@ -10,12 +10,14 @@ Not modelled: `predicate=`, `allow_early_resolve=`.
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from harness.errors import NotSimulated, PldRuleError
 from harness.frontends.pypto.cores import CONDITIONS_MAX, CORES, Job, Place
+from harness.frontends.pypto.effects import effects_of, named_in
 from harness.frontends.pypto.enums import Level, Role, ScopeMode, WaitCmp
 from harness.frontends.pypto.operands import Later, view_of
 from harness.frontends.pypto.operate import Task, current, here, on_host, operate, publish, wait
@@ -76,8 +78,8 @@ def run_kernel(
 ) -> tuple[Job | None, Any]:
     """A kernel called by orchestration: a task where there are cores, else run at once; and its result.
 
-    The result is what the kernel writes, as its return annotation picks it; a kernel that returns
-    anything else is waited for.
+    The result is what the kernel returns of its arguments; where its source does not tell, what it
+    writes, as its return annotation picks it; a kernel that returns anything else is waited for.
     """
     from harness.frontends.pypto.functions import returned, run_inline
 
@@ -88,11 +90,12 @@ def run_kernel(
             with as_block(block, blocks):
                 result = run_inline(task, function, owner, list(values))
         return None, result
-    uses: Uses = []
-    for value, declared in zip(values, function.annotations, strict=True):
-        if isinstance(value, View) and not any(value is one for one in free):
-            direction = "inout" if declared is None else declared.direction
-            uses.append((value, direction != "out", direction != "in"))
+    effects = effects_of(function, owner)
+    uses: Uses = [
+        (value, direction != "out", direction != "in")
+        for value, direction in zip(values, effects.directions, strict=True)
+        if isinstance(value, View) and not any(value is one for one in free)
+    ]
     promised = [value.job for value in values if isinstance(value, Promised)]
 
     def body(_block: int) -> Any:
@@ -102,34 +105,40 @@ def run_kernel(
     job = submitted(
         place, function.name, body, uses, deps, promised, blocks=blocks, together=together
     )
+    if effects.results is not None:
+        results = [values[index] for index in effects.results]
+        return job, results[0] if len(results) == 1 else tuple(results)
     if function.written:
         return job, returned(function, values)
     return job, Promised(place.cores, job, "")
 
 
 def makes_tasks(function: Any, owner: Any) -> bool:
-    """Whether a function, or one of the program's that it calls, holds a region or submits a kernel."""
-    todo, seen = [function], {id(function)}
-    while todo:
-        one = todo.pop()
-        if one.has_tasks:
-            return True
-        body = one.body
-        held = dict(zip(body.__code__.co_freevars, body.__closure__ or (), strict=True))
-        for name in body.__code__.co_names + body.__code__.co_freevars:
-            known = _content(held.get(name)), body.__globals__.get(name), vars(type(owner)).get(name)
-            for other in known:
-                if hasattr(other, "has_tasks") and id(other) not in seen:
-                    seen.add(id(other))
-                    todo.append(other)
-    return False
+    """Whether a function, or one of the program's that it calls, holds a region, submits a kernel or
+    calls more than one: with a single one there is nothing to be ordered."""
+    return _kernels(function, owner, set()) > 1
 
 
-def _content(cell: Any) -> Any:
-    try:
-        return None if cell is None else cell.cell_contents
-    except ValueError:  # not bound yet
-        return None
+def _kernels(function: Any, owner: Any, within: set[int]) -> int:
+    """How many tasks a function makes, two for many. within: the functions that are calling it."""
+    if function.kind == "incore":
+        return 1
+    if function.has_tasks:
+        return 2
+    code = function.body.__code__
+    rounds = [
+        (one.argval, one.offset) for one in dis.get_instructions(code)
+        if one.opname.startswith("JUMP_BACKWARD")
+    ]
+    found = 0
+    for one in dis.get_instructions(code):
+        if not one.opname.startswith("LOAD_") or not isinstance(one.argval, str):
+            continue
+        for other in (named_in(function.body, one.argval), vars(type(owner)).get(one.argval)):
+            if hasattr(other, "has_tasks") and id(other) not in within:
+                many = any(first <= one.offset <= last for first, last in rounds)
+                found += _kernels(other, owner, within | {id(function)}) * (2 if many else 1)
+    return min(found, 2)
 
 
 # Names of pl --------------------------------------------------------------------------------------
