@@ -9,7 +9,7 @@ body on both vector cores of the task that it is in.
 Where a device was given no cores (its program makes no tasks), and inside a task, a region runs at once,
 in place.
 
-Not modelled: `predicate=`, `allow_early_resolve=`; the modes of `pl.split_aiv` that halve tiles.
+Not modelled: `allow_early_resolve=`; the modes of `pl.split_aiv` that halve tiles.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from harness.frontends.pypto.enums import Level, Role, SplitMode
 from harness.frontends.pypto.operands import Later
 from harness.frontends.pypto.operate import Task, current, here, on_host, recording
 from harness.frontends.pypto.ops_arrays import Array
+from harness.frontends.pypto.predicates import Gate, gate_of
 from harness.frontends.pypto.scalars import exact, int32
 from harness.frontends.pypto.values import HostTensor, View, WindowView
 
@@ -96,14 +97,18 @@ def enter(
             raise PldRuleError("spmd_deps", "pl.spmd takes deps= only as `with pl.spmd(…) as tid`")
     else:
         blocks = 1
+    gate = gate_of(options)
     level = options.get("level", args[0] if args else None)
     if place is None or place.job is not None or (kind == "at" and level is not Level.CORE_GROUP):
+        if gate is not None and not gate.holds():
+            blocks = 0
         return region.here(task, range(blocks), level if kind == "at" else Level.CORE_GROUP)
     uses = region.uses(access, callees, options.get("no_dep_args") or ())
     name = options.get("name_hint") or kind
     job = submitted(
         place, name, region.body(takes_block=body.__code__.co_argcount > len(names)), uses,
         options.get("deps"), region.promised(), blocks=blocks, together=bool(options.get("sync_start")),
+        gate=gate,
     )
     return TaskId(job), *(region.value_of(name, place.cores, job) for name in outside)
 
@@ -205,13 +210,13 @@ def _told(
 
 def submitted(
     place: Place, name: str, body: Callable[[int], Any], uses: Uses, deps: Any,
-    promised: Sequence[Job] = (), *, blocks: int = 1, together: bool = False,
+    promised: Sequence[Job] = (), *, blocks: int = 1, together: bool = False, gate: Gate | None = None,
 ) -> Job:
     """A task with its edges: those of `deps` and, outside manual scopes, those of its uses."""
     after = _jobs_of(deps)
     if not place.manual:
         after += [*place.cores.edges(uses), *promised]
-    job = Job(name, body, after, here(), blocks=blocks, together=together)
+    job = Job(name, body, after, here(), blocks=blocks, together=together, gate=gate)
     for other in promised:
         if not job.follows(other):
             raise PldRuleError(

@@ -5,7 +5,7 @@
 A kernel that orchestration calls or submits is a task, where the device has cores (regions.py says when,
 and which edges it has). Its result stands for what it writes.
 
-Not modelled: `predicate=`, `allow_early_resolve=`.
+Not modelled: `allow_early_resolve=`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from harness.frontends.pypto.effects import effects_of, named_in
 from harness.frontends.pypto.enums import Level, Role, ScopeMode, WaitCmp
 from harness.frontends.pypto.operands import Later, view_of
 from harness.frontends.pypto.operate import Task, current, here, on_host, operate, publish, wait
+from harness.frontends.pypto.predicates import Gate, gate_of
 from harness.frontends.pypto.regions import (
     BLOCK,
     NoDep,
@@ -53,8 +54,6 @@ def _submit(
 
     if on_host():
         raise PldRuleError("device_only", "pl.submit in host code: call the chip's function with device=")
-    if options.get("predicate") is not None:
-        raise NotSimulated("pl.submit(predicate=) is not simulated")
     called, owner = getattr(function, "function", function), getattr(function, "owner", None)
     if not hasattr(called, "annotations") or not hasattr(called, "body"):
         raise PldRuleError("submit", f"pl.submit of {function!r}: a kernel, self.NAME, is due")
@@ -62,7 +61,7 @@ def _submit(
     values = called.ordered(tuple(one.value if isinstance(one, NoDep) else one for one in args), {})
     job, result = run_kernel(
         current(), called, owner, values, deps=deps, free=free, blocks=blocks,
-        together=bool(options.get("sync_start")),
+        together=bool(options.get("sync_start")), gate=gate_of(options),
     )
     if str(called.returns) == "<class 'inspect._empty'>" or called.returns is None:
         return (TaskId(job),)
@@ -74,7 +73,7 @@ def _submit(
 
 def run_kernel(
     task: Task, function: Any, owner: Any, values: list[Any], *, deps: Any = None,
-    free: Sequence[Any] = (), blocks: int = 1, together: bool = False,
+    free: Sequence[Any] = (), blocks: int = 1, together: bool = False, gate: Gate | None = None,
 ) -> tuple[Job | None, Any]:
     """A kernel called by orchestration: a task where there are cores, else run at once; and its result.
 
@@ -86,7 +85,7 @@ def run_kernel(
     place: Place | None = task.place
     if place is None or place.job is not None:
         result = None
-        for block in range(blocks):
+        for block in range(0 if gate is not None and not gate.holds() else blocks):
             with as_block(block, blocks):
                 result = run_inline(task, function, owner, list(values))
         return None, result
@@ -103,7 +102,7 @@ def run_kernel(
         return {"": run_inline(current(), function, owner, given)}
 
     job = submitted(
-        place, function.name, body, uses, deps, promised, blocks=blocks, together=together
+        place, function.name, body, uses, deps, promised, blocks=blocks, together=together, gate=gate
     )
     if effects.results is not None:
         results = [values[index] for index in effects.results]
