@@ -100,7 +100,7 @@ def _merge(access: dict[str, Access], callee: ast.Tuple, called: Any, owner: Any
     ]
     directions = [] if called is None else effects_of(called, owner).directions
     for index, name in pairs:
-        one = access.get(name.value) if isinstance(name, ast.Constant) and name.value else None
+        one = access.get(str(name.value)) if isinstance(name, ast.Constant) else None
         if one is not None:
             direction = directions[index] if index < len(directions) else "in"
             one.reads |= direction != "out"

@@ -1,4 +1,4 @@
-"""`predicate=(tensor[indices] > 0)` of a task: read when the task is dispatched, not when it is submitted.
+"""`predicate=(tensor[indices] > 0)` of a task: read when it is dispatched, not when it is submitted.
 
 PyPTO matches the comparison by its text. So rewriting.py makes `gate=(tensor, indices, operator, number)`
 of it before the program runs; `gate_of` makes a Gate of that. The scheduler looks once what the task
