@@ -41,6 +41,17 @@ class Gate(NamedTuple):
         return COMPARISONS[self.comparison](found, self.number)
 
 
+class _Never(Gate):
+    """Of a task without work: it ends without a core."""
+
+    def holds(self) -> bool:
+        """No."""
+        return False
+
+
+NEVER = _Never(None, (), "Eq", 0)
+
+
 def gate_of(options: dict[str, Any]) -> Gate | None:
     """The gate among the options of a task. Raises PldRuleError (`predicate`) for any other form."""
     if options.get("predicate") is not None:

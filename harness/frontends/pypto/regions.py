@@ -9,7 +9,7 @@ body on both vector cores of the task that it is in.
 Where a device was given no cores (its program makes no tasks), and inside a task, a region runs at once,
 in place.
 
-Not modelled: `allow_early_resolve=`; the modes of `pl.split_aiv` that halve tiles.
+Not modelled: `allow_early_resolve=`; bodies of `pl.split_aiv` that the compiler halves (vector_cores.py).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from harness.frontends.pypto.ops_arrays import Array
 from harness.frontends.pypto.predicates import Gate, gate_of
 from harness.frontends.pypto.scalars import exact, int32
 from harness.frontends.pypto.values import HostTensor, View, WindowView
+from harness.frontends.pypto.vector_cores import CROSSINGS, Crossings
 
 Uses = list[tuple[View, bool, bool]]
 
@@ -152,6 +153,10 @@ class _Region:
 
         return run
 
+    def calls(self, names: frozenset[str]) -> bool:
+        """Whether its body names one of these."""
+        return not names.isdisjoint(self._body.__code__.co_names)
+
     def promised(self) -> list[Job]:
         """The tasks whose values it captures."""
         return [value.job for value in self.held.values() if isinstance(value, Promised)]
@@ -247,20 +252,32 @@ def _split(
     """`for lane in pl.split_aiv(2, mode=)`: the whole body on both vector cores of the group."""
     if exact(n) != 2:
         raise PldRuleError("split_aiv", f"pl.split_aiv({exact(n)}): a core group has 2 vector cores")
-    if mode is not SplitMode.NONE:
-        raise NotSimulated(f"pl.split_aiv(mode={mode}) is not simulated; pl.SplitMode.NONE is")
-    if place is None or place.job is None:
-        return region.here(current(), range(2), Level.CORE_GROUP)
+    if mode is not SplitMode.NONE and not region.calls(CROSSINGS):
+        raise NotSimulated(
+            f"pl.split_aiv(mode={mode}) of a body that names no crossing (pl.aiv_shard, pl.aic_gather) "
+            "is not simulated"
+        )
+    crossings = Crossings(mode)
     run = region.body(takes_block=True)
-    block, task = place.block, current()
+    task = current()
+    if place is None or place.job is None:
+        before, task.level = task.level, Level.CORE_GROUP
+        for lane in range(2):
+            with crossings.on(lane), as_block(lane, 2):
+                found = run(lane)
+        task.level = before
+        return TaskId(None), *(found.get(name, region.held.get(name)) for name in region._outside)
+    block = place.block
 
     def second(_block: int) -> Any:
         current().place.lane, current().place.block = 1, block
-        return run(1)
+        with crossings.on(1):
+            return run(1)
 
     other = place.cores.fork(Job(f"{place.job.name}, lane 1", second, (), here()))
     place.lane = 0
-    found = run(0)
+    with crossings.on(0):
+        found = run(0)
     place.cores.await_job(other)
     task.level = Level.CORE_GROUP
     return TaskId(None), *(found.get(name, region.held.get(name)) for name in region._outside)

@@ -31,7 +31,7 @@ REGIONS_WITH = frozenset(("at", "spmd"))
 REGIONS_FOR = frozenset(("spmd", "split_aiv"))
 LOOPS = frozenset(("range", "parallel", "pipeline"))
 NAMES = REGIONS_WITH | REGIONS_FOR | {"cond", "yield_"}
-SUBMITS = frozenset(("submit", "spmd_submit"))
+SUBMITS = frozenset(("submit", "spmd_submit", "task_dummy"))
 LABEL = "__pld_region_"
 DOOR = "__pld__"  # the name by which a rewritten function reaches `enter`
 

@@ -21,7 +21,7 @@ from harness.frontends.pypto.effects import effects_of, named_in
 from harness.frontends.pypto.enums import Level, Role, ScopeMode, WaitCmp
 from harness.frontends.pypto.operands import Later, view_of
 from harness.frontends.pypto.operate import Task, current, here, on_host, operate, publish, wait
-from harness.frontends.pypto.predicates import Gate, gate_of
+from harness.frontends.pypto.predicates import NEVER, Gate, gate_of
 from harness.frontends.pypto.regions import (
     BLOCK,
     NoDep,
@@ -38,6 +38,16 @@ from harness.frontends.pypto.values import View
 def submit(function: Any, *args: Any, deps: Any = None, **options: Any) -> tuple[Any, ...]:
     """`pl.submit(self.kernel, …, deps=)`: the kernel's results, then its task."""
     return _submit(function, args, deps, 1, options)
+
+
+def task_dummy(*, deps: Any = None) -> TaskId:
+    """`pl.system.task_dummy(deps=)`: a task without work, which has ended when those have."""
+    if on_host():
+        raise PldRuleError("device_only", "pl.system.task_dummy in host code")
+    place: Place | None = current().place
+    if place is None or place.job is not None:
+        return TaskId(None)
+    return TaskId(submitted(place, "task_dummy", lambda _block: {}, [], deps, gate=NEVER))
 
 
 def spmd_submit(
