@@ -14,6 +14,7 @@ import msgspec
 
 from harness.ambient import now
 from harness.checkers import RACES
+from harness.diagnosis.table import BECAUSE
 from harness.finding import REFUSED, Finding, Outcome
 from harness.plan import Deviation, Hold, Plan
 from harness.portfolio import Attempt, Order, Target, attempts, data_holds, fault_type
@@ -172,11 +173,15 @@ class _Trial:
         return None
 
     def _effect(self, tried: Attempt) -> Finding | None:
-        """Run it; a finding that is no race, and says more than that a program's own check failed."""
+        """Run it; a finding that is no race, and says more than that a program's own check failed. Of one
+        that knows no more than that the order decides, the race of that run."""
         tried.outcome = self.run(tried)
         for finding in tried.outcome.findings:
             if finding.checker not in (RACES.name, "golden") and self.order.until.meets(finding):
-                return finding
+                if finding.cause != BECAUSE["order"][0]:
+                    return finding
+                races = [one for one in tried.outcome.findings if one.checker == RACES.name]
+                return next(filter(self.order.until.meets, races), None)
         return None
 
 

@@ -363,6 +363,10 @@ BECAUSE: dict[str, tuple[str, str]] = {
         "see what was lost: fsync the file, rename, fsync its folder (and the one above, if it is new), "
         "and only then acknowledge",
     ),
+    "order": (
+        "the order decides: the default run's result is another, without any fault",
+        "something is read before it is there, or overwritten before it is read; --until races names it",
+    ),
     "result_unwritten": (
         "no store reached the place of the result: it is missing, is too short or went elsewhere",
         "compare offset and extent of the stores to that tensor with the rank's place in it",
