@@ -194,6 +194,11 @@ class Undecided(RankfaultError):
     """Raised by a checker that came to no verdict: the outcome is UNKNOWN, the text says why."""
 
 
+class Refused(RankfaultError):
+    """Raised by a checker where the program itself refused the plan's arguments, by a check of its own:
+    the outcome is UNKNOWN, and the plan proves nothing."""
+
+
 class NotYet(RankfaultError):
     """A part of the interface that has its place but no body yet."""
 

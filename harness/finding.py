@@ -16,6 +16,7 @@ import msgspec
 from harness.plan import Plan
 from harness.record import Run, Site
 
+REFUSED = "refused by the program: "  # how a note begins, where a plan's arguments were
 
 class Verdict(enum.IntEnum):
     """What a run or a hunt amounts to; the larger is the worse."""

@@ -14,7 +14,8 @@ import msgspec
 
 from harness.ambient import now
 from harness.checkers import RACES
-from harness.finding import Finding, Outcome
+from harness.diagnosis.table import BECAUSE
+from harness.finding import REFUSED, Finding, Outcome
 from harness.plan import Deviation, Hold, Plan
 from harness.portfolio import Attempt, Order, Target, attempts, data_holds, fault_type
 from harness.repeat import settled
@@ -35,7 +36,7 @@ class Statistics:
 
     identities: distinct run identities (as hashes). fired: in how many plans each fault took effect.
     shares: plans by explorer. unfired: plans with faults of which none fired. notes: checkers that
-    failed, and how often.
+    failed, and how often. refused: what programs said of arguments that they do not take.
     """
 
     plans: int = 0
@@ -47,6 +48,7 @@ class Statistics:
     unfired: int = 0
     passed_over: Counter[str] = field(default_factory=Counter)  # findings that --until did not want
     notes: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
     cut_short: bool = False  # an error loop that the limits ended
 
 
@@ -171,11 +173,15 @@ class _Trial:
         return None
 
     def _effect(self, tried: Attempt) -> Finding | None:
-        """Run it; a finding that is no race, and says more than that a program's own check failed."""
+        """Run it; a finding that is no race, and says more than that a program's own check failed. Of one
+        that knows no more than that the order decides, the race of that run."""
         tried.outcome = self.run(tried)
         for finding in tried.outcome.findings:
             if finding.checker not in (RACES.name, "golden") and self.order.until.meets(finding):
-                return finding
+                if finding.cause != BECAUSE["order"][0]:
+                    return finding
+                races = [one for one in tried.outcome.findings if one.checker == RACES.name]
+                return next(filter(self.order.until.meets, races), None)
         return None
 
 
@@ -203,6 +209,7 @@ def _count(statistics: Statistics, attempt: Attempt, outcome: Outcome) -> None:
             fired.add("pause")
     statistics.fired.update(fired)
     statistics.notes.update(note for note in outcome.notes if note.startswith("checker "))
+    statistics.refused.update(note for note in outcome.notes if note.startswith(REFUSED))
 
 
 def late_operations(outcome: Outcome) -> dict[str, int]:

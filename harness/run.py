@@ -17,12 +17,12 @@ import msgspec
 from harness import registry
 from harness.checkers import CHECKERS, RACES
 from harness.crash_states import Aftermath, CrashStates
-from harness.errors import NotHere, NotYet, PlanError, Undecided, UsageError
+from harness.errors import NotHere, NotYet, PlanError, Refused, Undecided, UsageError
 from harness.fabric.execute import Job, execute
 from harness.fabric.frames import user_frame
 from harness.fabric.lanes import EVENT_SECONDS
 from harness.fabric.simulated import EVENTS_MAX, Chooser
-from harness.finding import Finding, Outcome
+from harness.finding import REFUSED, Finding, Outcome
 from harness.host import World
 from harness.plan import CACHES, Plan
 from harness.record import Run, place
@@ -292,6 +292,8 @@ def judge(plan: Plan, scenario: Scenario, record: Run, *, races: bool = False) -
             findings.extend(checker.check(record))
         except Undecided as error:  # what it found before that counts
             notes.append(f"checker {checker.name}: {error}")
+        except Refused as error:
+            notes.append(f"{REFUSED}{error}")
         except Exception as error:  # a crashed checker is UNKNOWN, never a pass
             notes.append(f"checker {checker.name} failed: {type(error).__name__}: {error}")
     if any(found.checker == "torch" and found.consequences for found in findings):

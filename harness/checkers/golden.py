@@ -17,7 +17,7 @@ import torch
 
 from harness.checkers.integrity import Integrity
 from harness.checkers.wording import finding
-from harness.errors import one_line
+from harness.errors import Refused, one_line
 from harness.finding import Finding
 from harness.record import Run, place, site_of
 
@@ -29,7 +29,8 @@ class Seen(dict[str, list[Any]]):
     """What a host call left, `{name: [one value a rank]}`, and whose call it was.
 
     program: None where nobody checks the outputs. number: which of its calls. outputs: the tensors.
-    expected: those of the default run, or None.
+    expected: those of the default run, or None. refused: what the program's own checks said of
+    arguments that its main never gave; then nothing has run.
     """
 
     program: Program | None = None
@@ -37,6 +38,7 @@ class Seen(dict[str, list[Any]]):
     outputs: list[torch.Tensor]
     expected: dict[str, list[Any]] | None = None
     usual: list[torch.Tensor] | None = None
+    refused: str = ""
 
 
 class Golden:
@@ -48,6 +50,8 @@ class Golden:
     def check(self, run: Run) -> Iterable[Finding]:
         """The program's word on the outputs of a run that ended well."""
         seen = run.observed
+        if isinstance(seen, Seen) and seen.refused:
+            raise Refused(seen.refused)
         if not isinstance(seen, Seen) or run.failures or run.dead or run.peers_lost:
             return
         if run.ended != "returned" or seen.usual is None:
@@ -66,7 +70,7 @@ class Golden:
             return
         if differs and program is not None and program.failed is None:
             run.expected, held = seen.expected, run.expected
-            yield from Integrity().check(run)
+            yield from Integrity(usual=True).check(run)
             run.expected = held
         if raised is not None:
             at = place(raised.code, raised.lasti)

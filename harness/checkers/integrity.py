@@ -29,6 +29,10 @@ class Integrity:
 
     name = "integrity"
 
+    def __init__(self, *, usual: bool = False) -> None:
+        """usual: what is expected are the results of the default run of the same plan."""
+        self._usual = usual
+
     def check(self, run: Run) -> Iterable[Finding]:
         """At most one finding on guards and one on results."""
         if not run.guards_intact:
@@ -58,7 +62,8 @@ class Integrity:
             return finding(self.name, "wrong_shape", first.rank, str(first), evidence=more)
         if first.rank < 0 or not first.given_bytes:
             kind = "unwritten_memory" if first.poison else "wrong_value"
-            return finding(self.name, kind, first.rank, str(first), evidence=more)
+            because = "order" if self._usual and not any(run.fired) else ""
+            return finding(self.name, kind, first.rank, str(first), evidence=more, because=because)
         return self._explained(run, first, more)
 
     def _explained(self, run: Run, first: Wrong, more: list[str]) -> Finding:
@@ -80,6 +85,7 @@ class Integrity:
             return finding(
                 self.name, kind, first.rank, str(first), evidence=more,
                 events=[stored[0]] if stored else [],
+                because="order" if self._usual and not any(run.fired) else "",
             )
         marks = proof.marks()
         if found is not None:

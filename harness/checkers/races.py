@@ -113,8 +113,14 @@ class _Pair:
                 self._line(before), self._line(after), self._common(),
                 f"missing edge: {self._edge()}",
             ),
-            events=events,
+            events=events, because="task_edge" if self._of_tasks() else "",
         )
+
+    def _of_tasks(self) -> bool:
+        """Whether both are tasks of one device (pld)."""
+        owners = {self.before.lane, self.after.lane}
+        ranks = {self.run.lanes[lane][0] for lane in owners}
+        return len(ranks) == 1 and owners <= {raw[0] for raw in self.run.raw if raw[1] == "task"}
 
     def _line(self, access: Access) -> str:
         event = self._event(access)

@@ -172,6 +172,14 @@ PLD: dict[str, tuple[str, str]] = {
     ),
     "pld/nested_scope": ("a scope stands inside a manual one", "put them behind each other"),
     "pld/split_aiv": ("a core group has two vector cores", "pl.split_aiv(2, mode=...)"),
+    "pld/lanes_differ": (
+        "the vector cores of a group do not gather the same for the cube",
+        "gather on both, and with pl.SplitMode.NONE the same value; or go through memory",
+    ),
+    "pld/predicate": (
+        "predicate= is something else than one comparison of an element with a number",
+        "write tensor[indices] OP number; reduce anything richer to one value in a task before",
+    ),
     "pld/defer_wait": (
         "a deferred wait compares with Ge only, and a task has at most 64 of them",
         "wait for a counter that grows, with pld.WaitCmp.Ge",

@@ -363,6 +363,15 @@ BECAUSE: dict[str, tuple[str, str]] = {
         "see what was lost: fsync the file, rename, fsync its folder (and the one above, if it is new), "
         "and only then acknowledge",
     ),
+    "task_edge": (
+        "nothing orders two tasks of a device: edges follow from who writes what a task names, not from "
+        "where it stands, and nobody waits for those who still read",
+        "name the task in deps=, or pass both the memory as pl.InOut",
+    ),
+    "order": (
+        "the order decides: the default run's result is another, without any fault",
+        "something is read before it is there, or overwritten before it is read; --until races names it",
+    ),
     "result_unwritten": (
         "no store reached the place of the result: it is missing, is too short or went elsewhere",
         "compare offset and extent of the stores to that tensor with the rank's place in it",

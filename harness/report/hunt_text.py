@@ -18,7 +18,7 @@ def verdict_of(hunt: Hunt) -> Verdict:
         return Verdict.FAIL
     statistics = hunt.statistics
     doubtful = statistics.notes or statistics.passed_over or statistics.cut_short
-    if not statistics.plans or hunt.unfired or doubtful:
+    if statistics.plans == statistics.refused.total() or hunt.unfired or doubtful:
         return Verdict.UNKNOWN
     return Verdict.PASS
 
@@ -35,6 +35,8 @@ def reason_of(hunt: Hunt) -> str:
     if hunt.statistics.passed_over:
         others = ", ".join(f"{name} ({count})" for name, count in hunt.statistics.passed_over.items())
         reasons.append(f"--until was not met, but there were findings: {others}")
+    if hunt.statistics.plans == hunt.statistics.refused.total():
+        reasons.append(f"every plan was {next(iter(hunt.statistics.refused))}")
     reasons += [f"{note} ({count} times)" for note, count in hunt.statistics.notes.items()]
     return "; ".join(reasons)
 
@@ -141,6 +143,10 @@ def _totals(hunts: Sequence[Hunt]) -> list[str]:
         f"faults fired: {counted(fired)}",
         f"explorers: {shares(explorers) or 'none'}",
     ]
+    refused = sum((hunt.statistics.refused for hunt in hunts), Counter[str]())
+    if refused:
+        first = textwrap.shorten(next(iter(refused)), 200)
+        lines.append(f"{_many(refused.total(), 'plan')} {first}")
     if passed:
         lines.append(f"passed over, not what --until waits for: {counted(passed)}")
     lines += [

@@ -15,6 +15,7 @@ while a submitted call is running (`submit` waits).
 from __future__ import annotations
 
 import contextlib
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,8 @@ from typing import Any, Protocol
 
 import torch
 
-from harness.errors import PldRuleError, RankfaultError
+from harness.errors import PldRuleError, RankfaultError, one_line
+from harness.fabric.frames import is_library, user_frame
 from harness.finding import Outcome
 from harness.frontends.pypto.annotations import bound
 from harness.frontends.pypto.dfx import write_dfx
@@ -33,6 +35,7 @@ from harness.frontends.pypto.running import record
 from harness.frontends.pypto.values import HostTensor
 from harness.host import World
 from harness.plan import Plan
+from harness.record import place
 from harness.scenario import NoParams, Scenario
 
 
@@ -203,6 +206,28 @@ class Live:
         if outcome.findings:
             raise CallFailed(outcome)
         return windows_after(outcome, call.size) if call.retains else []
+
+
+def refusal(outcome: Outcome) -> str:
+    """How a program's own checks refused the arguments: an assertion or a ValueError in its host code, or
+    a `pl.static_assert`; empty where they did not."""
+    failures = outcome.run.failures
+    if not failures:
+        return ""
+    error, (code, lasti) = failures[0].error, user_frame(failures[0].error)
+    if isinstance(error, PldRuleError):
+        if error.rule != "static_assert":
+            return ""
+        code, lasti = failures[0].code or code, failures[0].lasti
+    elif failures[0].lane >= 0 or not isinstance(error, AssertionError | ValueError) or not _own(error):
+        return ""
+    return f"{place(code, lasti)}: {one_line(error)}"
+
+
+def _own(error: BaseException) -> bool:
+    """Whether the user's code raised it, no library that it calls."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and not is_library(frames[-1].filename)
 
 
 def windows_after(outcome: Outcome, size: int) -> list[list[bytes]]:

@@ -27,6 +27,7 @@ from harness.frontends.pypto.annotations import bound, symbols_now
 from harness.frontends.pypto.dfx import note
 from harness.frontends.pypto.enums import Level
 from harness.frontends.pypto.operate import TASK, Task, current, publish
+from harness.frontends.pypto.predicates import Gate
 from harness.frontends.pypto.values import View
 from harness.rank import NotifyOp, WaitCmp
 from harness.record import Starved
@@ -40,23 +41,26 @@ CORES = 16  # the vector cores of PyPTO's simulator of an A2/A3 chip
 JOBS_MAX = 4096
 CELLS = LANES + JOBS_MAX
 CONDITIONS_MAX = 64
+ASK = -1  # in place of a block: ask the task's gate
 
 
 class Job:
     """A task. body: called with a block's number. blocks: how often it is run, each on a core of its own.
 
     together: its blocks begin only when there is a core for each. after: the tasks that end before it
-    begins. at: the user's line. results: what its first block returned.
+    begins. at: the user's line. gate: asked once those have ended; where it does not hold, the task is
+    skipped. results: what its first block returned.
     """
 
     __slots__ = (
-        "after", "at", "blocks", "body", "conditions", "done", "followers", "handed", "left", "missing",
-        "name", "number", "results", "symbols", "together",
+        "after", "at", "blocks", "body", "conditions", "done", "followers", "gate", "handed", "left",
+        "missing", "name", "number", "results", "symbols", "together",
     )
 
     def __init__(
         self, name: str, body: Callable[[int], Any], after: Sequence[Job],
         at: tuple[CodeType | None, int], *, blocks: int = 1, together: bool = False,
+        gate: Gate | None = None,
     ) -> None:
         self.number = -1
         self.name = name
@@ -65,6 +69,7 @@ class Job:
         self.at = at
         self.blocks = self.left = blocks
         self.together = together
+        self.gate = gate
         self.symbols = symbols_now()
         self.handed = 0
         self.missing = 0
@@ -159,8 +164,7 @@ class Cores:
                 before.followers.append(job)
                 job.missing += 1
         if not job.missing:
-            self._ready.append(job)
-            self._hand_out()
+            self._due(job)
         return job
 
     def _number(self, job: Job) -> None:
@@ -219,6 +223,10 @@ class Cores:
         self._wait(rank.lane, self._starts[rank.lane], job.at)
         for before in job.after:
             self.await_job(before)
+        if block == ASK:
+            self._asked(rank, job)
+            task.place = None
+            return
         note(rank, "start", job.number + 1, lane=rank.lane)
         with bound(job.symbols):
             found = job.body(block)
@@ -234,22 +242,41 @@ class Cores:
         self._ended(rank.lane, job, last=last, deferred=deferred)
         task.place = None
 
+    def _asked(self, rank: SimulatedRank, job: Job) -> None:
+        """What its gate says of a task: it is ready, or it has ended without having begun. No core is
+        held meanwhile."""
+        rank._code, rank._lasti = job.at
+        assert job.gate is not None
+        skipped = not job.gate.holds()
+        job.gate = None
+        self._idle.append(rank.lane)
+        if skipped:
+            job.results = {}
+            self._notify(LANES + job.number, job.at, job.blocks)
+            self._over(job)
+        else:
+            self._due(job)
+
     def _ended(self, lane: int, job: Job, *, last: bool, deferred: bool) -> None:
         self._notify(LANES + job.number, job.at)
         self._idle.append(lane)
         if last:
-            note(current().rank, "end", job.number + 1)
-            job.done = True
-            for follower in job.followers:
-                follower.missing -= 1
-                if not follower.missing:
-                    self._ready.append(follower)
-            job.followers.clear()
-            job.body = _ended  # what it captured may know the job
+            self._over(job)
         if deferred:
             self._hand_out()
         else:
             self._release(lane)
+
+    def _over(self, job: Job) -> None:
+        """A task has ended."""
+        note(current().rank, "end", job.number + 1)
+        job.done = True
+        for follower in job.followers:
+            follower.missing -= 1
+            if not follower.missing:
+                self._due(follower)
+        job.followers.clear()
+        job.body = _ended  # what it captured may know the job
 
     def _release(self, lane: int) -> None:
         """Give a core back."""
@@ -280,6 +307,14 @@ class Cores:
 
     # Handing out ------------------------------------------------------------------------------------
 
+    def _due(self, job: Job) -> None:
+        """What a task depends on has ended."""
+        if job.gate is not None:
+            self._give(self._lane_for(job), job, ASK)
+            return
+        self._ready.append(job)
+        self._hand_out()
+
     def _hand_out(self) -> None:
         while self._ready and self.free >= (self._ready[0].blocks if self._ready[0].together else 1):
             job = self._ready[0]
@@ -307,10 +342,10 @@ class Cores:
             program = current().rank._state.lanes[lane]
             program._sim.rouse(program._lane)
 
-    def _notify(self, cell: int, at: tuple[CodeType | None, int]) -> None:
+    def _notify(self, cell: int, at: tuple[CodeType | None, int], amount: int = 1) -> None:
         rank = current().rank
         rank._code, rank._lasti = at
-        rank._notify(self.cells, rank.index, cell, 1, NotifyOp.AtomicAdd)
+        rank._notify(self.cells, rank.index, cell, amount, NotifyOp.AtomicAdd)
 
     def _wait(self, cell: int, value: int, at: tuple[CodeType | None, int]) -> None:
         rank = current().rank

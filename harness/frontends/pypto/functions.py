@@ -29,6 +29,7 @@ from harness.frontends.pypto.annotations import (
     annotation_of,
     bound,
 )
+from harness.frontends.pypto.effects import Effects
 from harness.frontends.pypto.enums import Level
 from harness.frontends.pypto.operate import HOST, TASK, Task
 from harness.frontends.pypto.recording import Recording
@@ -71,6 +72,7 @@ class Function:
         self.returns = signature.return_annotation
         self._fitted: dict[Any, Fitted] = {}
         self.tasks: bool | None = None  # whether a dispatch of it makes any; told at the first
+        self.effects: Effects | None = None  # told at the first call as a task
 
     def __repr__(self) -> str:
         return f"pl function {self.__name__}"  # type: ignore[attr-defined]

@@ -289,6 +289,8 @@ def _atomic(atomic: AtomicType | int) -> RankAtomic | None:
 
 def _joined(parts: list[torch.Tensor], view: View) -> torch.Tensor:
     whole = parts[0] if len(parts) == 1 else torch.cat(parts) if parts else torch.empty(0)
+    if whole.numel() != view.numel:  # a fault asked for another shape
+        raise WrongShape(f"{whole.numel()} elements were loaded from {view!r}, which has {view.numel}")
     return whole.to(view.dtype.torch).reshape(view.shape)
 
 

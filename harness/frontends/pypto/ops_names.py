@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.frontends.pypto import ops, ops_arrays, ops_loops, ops_math, ops_tiles, tasks
+from harness.frontends.pypto import ops, ops_arrays, ops_loops, ops_math, ops_tiles, tasks, vector_cores
 
 _BOTH: dict[str, Any] = {
     "add": ops_math.add, "sub": ops_math.sub, "mul": ops_math.mul, "div": ops_math.div,
@@ -57,7 +57,7 @@ ARRAY: dict[str, Any] = {
 SYSTEM: dict[str, Any] = {
     "fence": tasks.fence, "cacheinvalid": tasks.cacheinvalid,
     "available_aiv_count": tasks.available_aiv_count,
-    "available_cluster_count": tasks.available_cluster_count,
+    "available_cluster_count": tasks.available_cluster_count, "task_dummy": tasks.task_dummy,
 }
 UNIFIED: dict[str, Any] = {
     **_BOTH, **_TILE_ONLY, "create_tensor": ops.create_tensor, "create_tile": ops_tiles.create_tile,
@@ -70,6 +70,7 @@ UNIFIED: dict[str, Any] = {
     "at": tasks.at, "spmd": tasks.spmd, "split_aiv": tasks.split_aiv,
     "manual_scope": tasks.manual_scope, "scope": tasks.scope, "cluster": tasks.cluster,
     "submit": tasks.submit, "spmd_submit": tasks.spmd_submit, "no_dep": tasks.no_dep,
+    "aiv_shard": vector_cores.aiv_shard, "aic_gather": vector_cores.aic_gather,
     "dump_tag": tasks.dump_tag, "split": tasks.hint, "cross_core_slot": tasks.hint,
     "RUNTIME": -1,
 }

@@ -9,7 +9,7 @@ body on both vector cores of the task that it is in.
 Where a device was given no cores (its program makes no tasks), and inside a task, a region runs at once,
 in place.
 
-Not modelled: `predicate=`, `allow_early_resolve=`; the modes of `pl.split_aiv` that halve tiles.
+Not modelled: `allow_early_resolve=`; bodies of `pl.split_aiv` that the compiler halves (vector_cores.py).
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from typing import Any
 
 from harness.errors import NotSimulated, PldRuleError, WrongArgument
 from harness.frontends.pypto.cores import Cores, Job, Place
+from harness.frontends.pypto.effects import effects_of
 from harness.frontends.pypto.enums import Level, Role, SplitMode
 from harness.frontends.pypto.operands import Later
 from harness.frontends.pypto.operate import Task, current, here, on_host, recording
 from harness.frontends.pypto.ops_arrays import Array
+from harness.frontends.pypto.predicates import Gate, gate_of
 from harness.frontends.pypto.scalars import exact, int32
 from harness.frontends.pypto.values import HostTensor, View, WindowView
+from harness.frontends.pypto.vector_cores import CROSSINGS, Crossings
 
 Uses = list[tuple[View, bool, bool]]
 
@@ -95,14 +98,18 @@ def enter(
             raise PldRuleError("spmd_deps", "pl.spmd takes deps= only as `with pl.spmd(…) as tid`")
     else:
         blocks = 1
+    gate = gate_of(options)
     level = options.get("level", args[0] if args else None)
     if place is None or place.job is not None or (kind == "at" and level is not Level.CORE_GROUP):
+        if gate is not None and not gate.holds():
+            blocks = 0
         return region.here(task, range(blocks), level if kind == "at" else Level.CORE_GROUP)
     uses = region.uses(access, callees, options.get("no_dep_args") or ())
     name = options.get("name_hint") or kind
     job = submitted(
         place, name, region.body(takes_block=body.__code__.co_argcount > len(names)), uses,
         options.get("deps"), region.promised(), blocks=blocks, together=bool(options.get("sync_start")),
+        gate=gate,
     )
     return TaskId(job), *(region.value_of(name, place.cores, job) for name in outside)
 
@@ -145,6 +152,10 @@ class _Region:
             return self._body(*([int32(block)] if takes_block else []), *values)
 
         return run
+
+    def calls(self, names: frozenset[str]) -> bool:
+        """Whether its body names one of these."""
+        return not names.isdisjoint(self._body.__code__.co_names)
 
     def promised(self) -> list[Job]:
         """The tasks whose values it captures."""
@@ -190,27 +201,27 @@ def _told(
     function: Any, args: Sequence[str | None], named: dict[str, str | None]
 ) -> Iterator[tuple[str, bool, bool]]:
     """By name, whether a kernel reads and writes its argument."""
+    owner = getattr(function, "owner", None)
     function = getattr(function, "function", function)
-    annotations = getattr(function, "annotations", None)
-    names = getattr(function, "names", [])
+    known = hasattr(function, "effects")
+    directions = effects_of(function, owner).directions if known else []
+    names = function.names if known else []
     pairs = [*enumerate(args), *((names.index(key), name) for key, name in named.items() if key in names)]
     for index, name in pairs:
-        if name is None:
-            continue
-        declared = annotations[index] if annotations is not None and index < len(annotations) else None
-        direction = "inout" if declared is None else declared.direction
-        yield name, direction != "out", direction != "in"
+        if name is not None:
+            direction = directions[index] if index < len(directions) else "inout"
+            yield name, direction != "out", direction != "in"
 
 
 def submitted(
     place: Place, name: str, body: Callable[[int], Any], uses: Uses, deps: Any,
-    promised: Sequence[Job] = (), *, blocks: int = 1, together: bool = False,
+    promised: Sequence[Job] = (), *, blocks: int = 1, together: bool = False, gate: Gate | None = None,
 ) -> Job:
     """A task with its edges: those of `deps` and, outside manual scopes, those of its uses."""
     after = _jobs_of(deps)
     if not place.manual:
         after += [*place.cores.edges(uses), *promised]
-    job = Job(name, body, after, here(), blocks=blocks, together=together)
+    job = Job(name, body, after, here(), blocks=blocks, together=together, gate=gate)
     for other in promised:
         if not job.follows(other):
             raise PldRuleError(
@@ -241,20 +252,32 @@ def _split(
     """`for lane in pl.split_aiv(2, mode=)`: the whole body on both vector cores of the group."""
     if exact(n) != 2:
         raise PldRuleError("split_aiv", f"pl.split_aiv({exact(n)}): a core group has 2 vector cores")
-    if mode is not SplitMode.NONE:
-        raise NotSimulated(f"pl.split_aiv(mode={mode}) is not simulated; pl.SplitMode.NONE is")
-    if place is None or place.job is None:
-        return region.here(current(), range(2), Level.CORE_GROUP)
+    if mode is not SplitMode.NONE and not region.calls(CROSSINGS):
+        raise NotSimulated(
+            f"pl.split_aiv(mode={mode}) of a body that names no crossing (pl.aiv_shard, pl.aic_gather) "
+            "is not simulated"
+        )
+    crossings = Crossings(mode)
     run = region.body(takes_block=True)
-    block, task = place.block, current()
+    task = current()
+    if place is None or place.job is None:
+        before, task.level = task.level, Level.CORE_GROUP
+        for lane in range(2):
+            with crossings.on(lane), as_block(lane, 2):
+                found = run(lane)
+        task.level = before
+        return TaskId(None), *(found.get(name, region.held.get(name)) for name in region._outside)
+    block = place.block
 
     def second(_block: int) -> Any:
         current().place.lane, current().place.block = 1, block
-        return run(1)
+        with crossings.on(1):
+            return run(1)
 
     other = place.cores.fork(Job(f"{place.job.name}, lane 1", second, (), here()))
     place.lane = 0
-    found = run(0)
+    with crossings.on(0):
+        found = run(0)
     place.cores.await_job(other)
     task.level = Level.CORE_GROUP
     return TaskId(None), *(found.get(name, region.held.get(name)) for name in region._outside)

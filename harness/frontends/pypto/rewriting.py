@@ -6,8 +6,8 @@ compiled again: each region's body becomes a function of the local names that it
 where the region stands, and the region becomes a call of `regions.enter`. Line numbers stay the user's.
 Names that a body binds and that are used outside it come back as what they stand for, or as a `Later`.
 
-Two more things that plain Python cannot say: `pl.cond(c)` ends its `while_`, and a loop of no rounds
-leaves the name that its `pl.yield_` binds with the initial value.
+More things that plain Python cannot say: `pl.cond(c)` ends its `while_`, a loop of no rounds leaves the
+name that its `pl.yield_` binds with the initial value, `predicate=` is no value (predicates.py).
 
 Not modelled: `return`, `break` and `continue` out of a region; they are refused with file and line. A
 function whose source is not to be had is left as it is, and its regions run in place.
@@ -25,12 +25,13 @@ from typing import Any
 
 from harness.errors import UserFileError
 from harness.frontends.pypto.directions import Access, accesses
+from harness.frontends.pypto.predicates import Predicates, has_predicate
 
 REGIONS_WITH = frozenset(("at", "spmd"))
 REGIONS_FOR = frozenset(("spmd", "split_aiv"))
 LOOPS = frozenset(("range", "parallel", "pipeline"))
 NAMES = REGIONS_WITH | REGIONS_FOR | {"cond", "yield_"}
-SUBMITS = frozenset(("submit", "spmd_submit"))
+SUBMITS = frozenset(("submit", "spmd_submit", "task_dummy"))
 LABEL = "__pld_region_"
 DOOR = "__pld__"  # the name by which a rewritten function reaches `enter`
 
@@ -43,7 +44,7 @@ def rewritten(function: Callable[..., Any], enter: Callable[..., Any]) -> Callab
     Raises UserFileError for what cannot be rewritten.
     """
     code = getattr(function, "__code__", None)
-    if code is None or not NAMES.intersection(code.co_names):
+    if code is None or not (NAMES.intersection(code.co_names) or has_predicate(code)):
         return function
     try:
         lines, first = inspect.getsourcelines(function)
@@ -79,6 +80,7 @@ def _compiled(
     definition.args.kw_defaults = [
         None if one is None else ast.Constant(None) for one in definition.args.kw_defaults
     ]
+    Predicates().visit(definition)
     rewriter = _Rewriter(code, definition)
     definition.body = rewriter.bodies(definition.body)
     free = [*code.co_freevars, DOOR]

@@ -31,7 +31,7 @@ import msgspec
 from harness.checkers.golden import Golden, Seen
 from harness.checkers.pld_rules import PldRules
 from harness.errors import PlanError, UnknownName, UsageError, UserFileError, one_line
-from harness.frontends.pypto.calls import CallFailed, HostCall, Live, Snapshot
+from harness.frontends.pypto.calls import CallFailed, HostCall, Live, Snapshot, refusal
 from harness.frontends.pypto.other_sizes import Extents
 from harness.frontends.pypto.programs import MAIN, PROGRAMS_MAX, Program, item_names, program_of
 from harness.frontends.pypto.rules import macros_in
@@ -123,6 +123,10 @@ def _calls_of(path: str, text: bytes, argv: tuple[str, ...], item: str) -> list[
 def cannot_run(name: str, why: str) -> Scenario:
     """A scenario that says why it cannot run."""
     return Scenario(name=name, host=_nothing, unavailable=lambda: why)
+
+
+def _idle(_rank: Any) -> None:
+    """What devices do in a call that its program refuses."""
 
 
 def _nothing(_world: World, _params: Any) -> None:
@@ -240,6 +244,12 @@ def _scenario(
             assert found.program.refused is not None
             raise found.program.refused.error
         snapshot = other(params, world.size)
+        if snapshot is not None and (why := refusal(snapshot.outcome)):
+            seen = Seen()
+            seen.refused = why
+            for device in range(world.size):
+                world.dispatch(_idle, device=device)
+            return seen
         call = (snapshot or found.snapshot).call.copied()
         seen = (
             observed(call, found.snapshot, found.program, found.number) if snapshot is None

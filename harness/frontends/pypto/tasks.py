@@ -5,20 +5,23 @@
 A kernel that orchestration calls or submits is a task, where the device has cores (regions.py says when,
 and which edges it has). Its result stands for what it writes.
 
-Not modelled: `predicate=`, `allow_early_resolve=`.
+Not modelled: `allow_early_resolve=`.
 """
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from harness.errors import NotSimulated, PldRuleError
 from harness.frontends.pypto.cores import CONDITIONS_MAX, CORES, Job, Place
+from harness.frontends.pypto.effects import effects_of, named_in
 from harness.frontends.pypto.enums import Level, Role, ScopeMode, WaitCmp
 from harness.frontends.pypto.operands import Later, view_of
 from harness.frontends.pypto.operate import Task, current, here, on_host, operate, publish, wait
+from harness.frontends.pypto.predicates import NEVER, Gate, gate_of
 from harness.frontends.pypto.regions import (
     BLOCK,
     NoDep,
@@ -37,6 +40,16 @@ def submit(function: Any, *args: Any, deps: Any = None, **options: Any) -> tuple
     return _submit(function, args, deps, 1, options)
 
 
+def task_dummy(*, deps: Any = None) -> TaskId:
+    """`pl.system.task_dummy(deps=)`: a task without work, which has ended when those have."""
+    if on_host():
+        raise PldRuleError("device_only", "pl.system.task_dummy in host code")
+    place: Place | None = current().place
+    if place is None or place.job is not None:
+        return TaskId(None)
+    return TaskId(submitted(place, "task_dummy", lambda _block: {}, [], deps, gate=NEVER))
+
+
 def spmd_submit(
     function: Any, *args: Any, core_num: Any, deps: Any = None, **options: Any
 ) -> tuple[Any, ...]:
@@ -51,8 +64,6 @@ def _submit(
 
     if on_host():
         raise PldRuleError("device_only", "pl.submit in host code: call the chip's function with device=")
-    if options.get("predicate") is not None:
-        raise NotSimulated("pl.submit(predicate=) is not simulated")
     called, owner = getattr(function, "function", function), getattr(function, "owner", None)
     if not hasattr(called, "annotations") or not hasattr(called, "body"):
         raise PldRuleError("submit", f"pl.submit of {function!r}: a kernel, self.NAME, is due")
@@ -60,7 +71,7 @@ def _submit(
     values = called.ordered(tuple(one.value if isinstance(one, NoDep) else one for one in args), {})
     job, result = run_kernel(
         current(), called, owner, values, deps=deps, free=free, blocks=blocks,
-        together=bool(options.get("sync_start")),
+        together=bool(options.get("sync_start")), gate=gate_of(options),
     )
     if str(called.returns) == "<class 'inspect._empty'>" or called.returns is None:
         return (TaskId(job),)
@@ -72,27 +83,28 @@ def _submit(
 
 def run_kernel(
     task: Task, function: Any, owner: Any, values: list[Any], *, deps: Any = None,
-    free: Sequence[Any] = (), blocks: int = 1, together: bool = False,
+    free: Sequence[Any] = (), blocks: int = 1, together: bool = False, gate: Gate | None = None,
 ) -> tuple[Job | None, Any]:
     """A kernel called by orchestration: a task where there are cores, else run at once; and its result.
 
-    The result is what the kernel writes, as its return annotation picks it; a kernel that returns
-    anything else is waited for.
+    The result is what the kernel returns of its arguments; where its source does not tell, what it
+    writes, as its return annotation picks it; a kernel that returns anything else is waited for.
     """
     from harness.frontends.pypto.functions import returned, run_inline
 
     place: Place | None = task.place
     if place is None or place.job is not None:
         result = None
-        for block in range(blocks):
+        for block in range(0 if gate is not None and not gate.holds() else blocks):
             with as_block(block, blocks):
                 result = run_inline(task, function, owner, list(values))
         return None, result
-    uses: Uses = []
-    for value, declared in zip(values, function.annotations, strict=True):
-        if isinstance(value, View) and not any(value is one for one in free):
-            direction = "inout" if declared is None else declared.direction
-            uses.append((value, direction != "out", direction != "in"))
+    effects = effects_of(function, owner)
+    uses: Uses = [
+        (value, direction != "out", direction != "in")
+        for value, direction in zip(values, effects.directions, strict=True)
+        if isinstance(value, View) and not any(value is one for one in free)
+    ]
     promised = [value.job for value in values if isinstance(value, Promised)]
 
     def body(_block: int) -> Any:
@@ -100,36 +112,42 @@ def run_kernel(
         return {"": run_inline(current(), function, owner, given)}
 
     job = submitted(
-        place, function.name, body, uses, deps, promised, blocks=blocks, together=together
+        place, function.name, body, uses, deps, promised, blocks=blocks, together=together, gate=gate
     )
+    if effects.results is not None:
+        results = [values[index] for index in effects.results]
+        return job, results[0] if len(results) == 1 else tuple(results)
     if function.written:
         return job, returned(function, values)
     return job, Promised(place.cores, job, "")
 
 
 def makes_tasks(function: Any, owner: Any) -> bool:
-    """Whether a function, or one of the program's that it calls, holds a region or submits a kernel."""
-    todo, seen = [function], {id(function)}
-    while todo:
-        one = todo.pop()
-        if one.has_tasks:
-            return True
-        body = one.body
-        held = dict(zip(body.__code__.co_freevars, body.__closure__ or (), strict=True))
-        for name in body.__code__.co_names + body.__code__.co_freevars:
-            known = _content(held.get(name)), body.__globals__.get(name), vars(type(owner)).get(name)
-            for other in known:
-                if hasattr(other, "has_tasks") and id(other) not in seen:
-                    seen.add(id(other))
-                    todo.append(other)
-    return False
+    """Whether a function, or one of the program's that it calls, holds a region, submits a kernel or
+    calls more than one: with a single one there is nothing to be ordered."""
+    return _kernels(function, owner, set()) > 1
 
 
-def _content(cell: Any) -> Any:
-    try:
-        return None if cell is None else cell.cell_contents
-    except ValueError:  # not bound yet
-        return None
+def _kernels(function: Any, owner: Any, within: set[int]) -> int:
+    """How many tasks a function makes, two for many. within: the functions that are calling it."""
+    if function.kind == "incore":
+        return 1
+    if function.has_tasks:
+        return 2
+    code = function.body.__code__
+    rounds = [
+        (one.argval, one.offset) for one in dis.get_instructions(code)
+        if one.opname.startswith("JUMP_BACKWARD")
+    ]
+    found = 0
+    for one in dis.get_instructions(code):
+        if not one.opname.startswith("LOAD_") or not isinstance(one.argval, str):
+            continue
+        for other in (named_in(function.body, one.argval), vars(type(owner)).get(one.argval)):
+            if hasattr(other, "has_tasks") and id(other) not in within:
+                many = any(first <= one.offset <= last for first, last in rounds)
+                found += _kernels(other, owner, within | {id(function)}) * (2 if many else 1)
+    return min(found, 2)
 
 
 # Names of pl --------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import torch
 
 from harness import corpus, registry
 from harness.errors import PlanError, UsageError
+from harness.finding import Verdict
 from harness.frontends.pypto.calls import HostCall
 from harness.frontends.pypto.other_sizes import Extents, contents
 from harness.frontends.pypto.programs import program_of
@@ -15,6 +16,7 @@ from harness.frontends.pypto.scenarios import call_of, scenario_named, scenarios
 from harness.hunt import hunt
 from harness.plan import Plan
 from harness.portfolio import Order, Target
+from harness.report.hunt_text import reason_of, summary, verdict_of
 from harness.report.text import report
 from harness.run import run
 
@@ -226,3 +228,64 @@ def test_contents():
     assert not contents(torch.zeros(2, 4), (3, 5), 0, rows=3).any()
     assert contents(torch.tensor([True, False]), (7,), 0, rows=7).dtype is torch.bool
     assert contents(torch.ones(2), (0,), 0, rows=0).shape == (0,)
+
+
+# What a program refuses -----------------------------------------------------------------------------
+
+CHECKED = {
+    "host_assert": ("    data = pld.alloc", "    assert LENGTH % 8 == 0, f'{int(LENGTH)} is ragged'\n"),
+    "host_raise": ("    data = pld.alloc", "    if LENGTH % 8: raise ValueError('ragged')\n"),
+    "static_assert": ("    for k in pl.range(0, length, T", "    pl.static_assert(LENGTH % 8 == 0)\n"),
+    "world": ("    data = pld.alloc", "    assert pld.world_size() % 2 == 0, 'odd'\n"),
+}
+
+
+def refusing(which, **changes):
+    before, line = CHECKED[which]
+    return text(**changes).replace(before.encode(), line.encode() + before.encode(), 1)
+
+
+@pytest.mark.parametrize("which", ["host_assert", "host_raise", "static_assert"])
+def test_a_size_that_the_program_refuses_is_no_finding(which):
+    made = of(refusing(which, REST="TILE"))
+    done = outcome(made, 2, sizes=[["LENGTH", 7]])
+    assert done.findings == ()
+    assert len(done.notes) == 1
+    assert done.notes[0].startswith("refused by the program: ring.py:")
+    assert done.verdict is Verdict.UNKNOWN
+    found = hunt(Order(made, 1, plans_max=60, until=Target("exceptions")))
+    assert found.finding is None
+    assert 0 < found.statistics.refused.total() < 60
+
+
+def test_one_that_it_takes_and_cannot_do_is_one():
+    found = hunt(Order(of(text(REST="TILE")), 1, plans_max=60, until=Target("exceptions")))
+    assert found.finding is not None
+    assert found.outcome.plan.params.sizes != (("LENGTH", 16),)
+
+
+def test_a_library_that_raises_is_no_refusal():
+    before = b"    data = pld.alloc"
+    broken = text().replace(
+        before, b"    LENGTH % 8 and __import__('fractions').Fraction('x')\n" + before, 1
+    )
+    done = outcome(of(broken), 2, sizes=[["LENGTH", 7]])
+    assert [one.name for one in done.findings] == ["exceptions/value_error"]
+
+
+def test_a_hunt_in_which_every_plan_was_refused_proves_nothing():
+    found = hunt(Order(of(refusing("world")), 1, ranks=(3, 3), plans_max=10))
+    assert found.finding is None
+    assert verdict_of(found) is Verdict.UNKNOWN
+    assert "every plan was refused by the program: ring.py:" in reason_of(found)
+
+
+def test_one_in_which_some_were_may_pass_and_says_so():
+    found = hunt(Order(of(refusing("world"), "main"), 1, ranks=(2, 3), plans_max=20))
+    assert verdict_of(found) is Verdict.PASS
+    assert "refused by the program: ring.py:" in summary([found])
+
+
+def test_what_the_main_itself_is_refused_is_a_finding():
+    made, = scenarios_in("ring.py", refusing("host_assert").replace(b"% 8 == 0", b"% 32 == 0"))
+    assert [one.name for one in outcome(made, 2).findings] == ["exceptions/assertion_error"]
