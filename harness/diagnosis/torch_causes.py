@@ -106,8 +106,8 @@ TORCH: dict[str, tuple[str, str]] = {
         "see the error; guard calls of a group by membership, and destroy groups last",
     ),
     "exceptions/no_device": (
-        "the program wants of CUDA what CPU memory cannot stand in for; simulated ranks run on the CPU",
-        "do without it where torch.cuda.is_available() says no, or run on real process groups",
+        "the program insists on CUDA, or wants of it what CPU memory cannot stand in for",
+        "let torch.cuda.is_available() say yes (--with-cuda), do without, or use real process groups",
     ),
     "exceptions/wrong_world": (
         "RANK, WORLD_SIZE or the ranks of a group differ between processes",

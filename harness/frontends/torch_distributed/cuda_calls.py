@@ -185,7 +185,7 @@ def _accelerator(cards: Cards, check_available: bool = False) -> Any:  # noqa: F
 
 
 _ASKS: dict[str, Callable[..., Any]] = {
-    "is_available": lambda cards: cards.available,
+    "is_available": lambda cards: cards.there(),
     "device_count": lambda cards: cards.count(),
     "current_device": lambda cards: cards.current,
     "set_device": _set_device,

@@ -33,14 +33,15 @@ Replaced = tuple[Any, str, Any]  # owner, attribute, what stands there during a 
 class Cards:
     """One rank's.
 
-    available: what torch.cuda.is_available() says. clock: virtual seconds. touched: whether the program
-    has asked for a card. used: where it has put tensors. vague: whether it has made some where nobody
-    looked (a default device).
+    available: what torch.cuda.is_available() says. denied: whether it has said no. clock: virtual
+    seconds. touched: whether the program has asked for a card. used: where it has put tensors. vague:
+    whether it has made some where nobody looked (a default device).
     """
 
     def __init__(self, rank: int, clock: Callable[[], float], *, available: bool) -> None:
         self.rank = rank
         self.available = available
+        self.denied = False
         self.clock = clock
         self.current = 0
         self.touched = False
@@ -49,6 +50,11 @@ class Cards:
         self.generator = torch.Generator().manual_seed(rank)
         self.stream: Any = None
         self._visible = os.environ.get(VISIBLE)
+
+    def there(self) -> bool:
+        """Whether CUDA is there, as the program is told."""
+        self.denied = self.denied or not self.available
+        return self.available
 
     def index(self, device: Any) -> int | None:
         """Which card a device argument names ("cuda", "cuda:1", 1, torch.device("cuda", 1)), or None."""

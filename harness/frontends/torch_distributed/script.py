@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -93,8 +94,13 @@ def script_scenario(
     )
 
 
-def _wants_cuda(error: BaseException) -> bool:
-    """Whether a program ends for want of a CUDA device."""
+def _wants_cuda(error: BaseException, *, denied: bool) -> bool:
+    """Whether a program ends for want of a CUDA device. denied: it has asked, and was told no."""
+    if denied and isinstance(error, AssertionError | RuntimeError | SystemExit):
+        frames = traceback.extract_tb(error.__traceback__)
+        said = f"{error} {frames[-1].line if frames else ''}"
+        if re.search(r"(?i)\bcuda|\bgpu|\bnccl", said):
+            return True
     return bool(re.search(
         r"CUDA enabled|_cuda_|NVIDIA driver|CUDA GPUs are available|pinned memory|CUDA.*is_available"
         r"|support for cuda|dummy base class|requires CUDA support|accelerator device when none",
@@ -163,8 +169,9 @@ def run_rank(
                 program(main)
             except (Exception, SystemExit) as error:
                 surroundings.exit()
-                if _wants_cuda(error):
-                    raise NoDevice(f"rank {rank.index}: no CUDA here: {error}").with_traceback(
+                if _wants_cuda(error, denied=surroundings.cards.denied):
+                    told = str(error) or "the program has asked, and was told no"
+                    raise NoDevice(f"rank {rank.index}: no CUDA here: {told}").with_traceback(
                         error.__traceback__
                     ) from None
                 raise

@@ -112,6 +112,26 @@ def test_what_has_no_counterpart_is_refused_with_its_line(script, line, call, cu
     assert "program.py:8" in found.message
 
 
+@pytest.mark.parametrize("line", [
+    "assert torch.cuda.is_available()", "assert torch.cuda.is_available(), 'no device'",
+    "if not torch.cuda.is_available(): raise RuntimeError('a GPU is needed')",
+    "if not torch.cuda.is_available(): raise SystemExit('this needs GPUs')",
+])
+def test_who_insists_on_cuda_is_told_how_to_have_it(script, passes, line):
+    (found, *_) = script(line, 2).findings
+    assert found.name == "exceptions/no_device"
+    assert "--with-cuda" in found.remedy
+    passes(line, cuda=True)
+
+
+def test_another_failure_after_asking_is_its_own(script):
+    (found, *_) = script("""
+        torch.cuda.is_available()
+        assert rank > 5, "too few"
+    """, 2).findings
+    assert found.kind == "assertion_error"
+
+
 def test_binding_a_group_to_a_card(script, begin):
     outcome = script("""
         import os
