@@ -203,7 +203,7 @@ def _virtual(name: str) -> Callable[..., Any]:
     return sleep if name == "sleep" else read_ns if name.endswith("_ns") else read
 
 
-_VIRTUAL = {name: _virtual(name) for name in _NAMES}
+VIRTUAL = {name: _virtual(name) for name in _NAMES}
 
 
 def _start(self: threading.Thread) -> None:
@@ -247,7 +247,7 @@ class Ambient:
         self.thread = threading.get_ident()
         if not self._real:
             _active = self
-            vars(time).update(_VIRTUAL)
+            vars(time).update(VIRTUAL)
             threading.Thread.start = _start  # type: ignore[method-assign]
         return self
 

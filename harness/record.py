@@ -189,7 +189,9 @@ class Blocked:
 
     lane: int
     rank: int
-    kind: str  # wait, quiet, sync, window, get, join, work (detail: of what, and its number)
+    # wait, quiet, sync, window, get, join, work (detail: of what, and its number), lock (detail: how it
+    # waits, in `Queue.get of q`)
+    kind: str
     window: int
     at: int  # element
     expected: int
@@ -201,6 +203,7 @@ class Blocked:
     lo: int = 0  # byte offset of a cell in its window, views resolved
     afterwards: Afterwards = Afterwards()
     group: tuple[int, ...] = ()  # of a rendezvous; () = all ranks
+    holder: int = -1  # of a lock: the lane that has it; -1 if that is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +281,7 @@ class Run:
     # What each rank came to, as text, where the scenario says so; and in the plan's default run.
     came_to: list[str] = field(default_factory=list)
     usually: list[str] | None = None
+    threads: dict[int, str] = field(default_factory=dict)  # names of the lanes that a program's threads are
 
     @property
     def names(self) -> list[WindowRecord]:
@@ -304,6 +308,8 @@ class Run:
     def lane_name(self, lane: int) -> str:
         """`rank 3`, or `rank 3 lane 1` where the rank has several."""
         rank, worker = self.lanes[lane]
+        if self.threads:
+            return f"rank {rank}, thread {self.threads[lane]!r}" if lane in self.threads else f"rank {rank}"
         several = len(self.lanes) > self.ranks and (rank, 1) in self.lanes
         return f"rank {rank} lane {worker}" if several else f"rank {rank}"
 

@@ -78,6 +78,7 @@ class Call:
     that does not agree with other ranks' is not refused in this sense: it is judged with them.
     at: how many events the run had when the call was made. what: "" or a note on an object
     collective ("all_gather_object") of which this call is a part; of a new_group its list of ranks.
+    thread: the name of the program's thread that made it; "" for the main one.
     """
 
     kind: str
@@ -100,6 +101,7 @@ class Call:
     refused: str = ""
     at: int = 0
     what: str = ""
+    thread: str = ""
 
     @property
     def family(self) -> str:

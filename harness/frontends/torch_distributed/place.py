@@ -3,11 +3,13 @@
 Everything that such a program does with its peers goes through here: a scheduling point, a work that
 is put in flight, a wait. Around each of them the rank's surroundings are taken away and put back.
 
-Not modelled: threads of a rank.
+Threads of its program are lanes of the rank, too (rank_threads.py); a Place stands for whichever of them
+has the turn.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from sys import _getframe
 from types import CodeType, FrameType
@@ -40,19 +42,62 @@ class Place:
     a work, where it was waited for."""
 
     def __init__(self, rank: Any) -> None:
-        self.rank = rank
         self.index: int = rank.index
         self.sim = rank._sim
-        self.lane = rank._lane
+        self.several = 0  # threads that live beside the main one
+        self._main = rank
+        self._ranks: dict[Any, Any] = {}  # of threads: the rank as each of them sees it
         self.calls: list[Call] = rank._state.torch_calls
         self.waits: dict[int, tuple[CodeType | None, int]] = rank._state.torch_waits
         self.surroundings: Surroundings
+        self.resumed: Callable[[], None] = lambda: None  # called when one of several lanes goes on
         self.outstanding: dict[int, Any] = {}  # works that nobody has waited for, kept alive
         self.storages: dict[int, tuple[Any, int]] = {}  # by address, while they live: their number
         self.kept: list[Any] = []
         self.futured: dict[int, Any] = {}  # those of them whose futures it has taken
         self.uses: list[TensorUse] = []  # its tensors in flight
         self._numbers = 0
+        self._locks: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._locks_seen = 0
+
+    @property
+    def rank(self) -> Any:
+        """The rank, as the lane that has the turn sees it."""
+        return self._ranks.get(self.sim.current, self._main) if self._ranks else self._main
+
+    @property
+    def lane(self) -> Any:
+        """The one of its lanes that has the turn."""
+        return self.rank._lane
+
+    @property
+    def thread(self) -> str:
+        """The name of the thread that has the turn; "" for the main one."""
+        return str(self.lane.thread)
+
+    def joined_by(self, lane: Any) -> None:
+        """A thread of the program begins."""
+        main = self._main
+        made = type(main)(
+            self.index, main.size, main._faults, self.sim, main._windows, lane.index, main._state
+        )
+        made._lane = lane
+        self._ranks[lane] = made
+        self.several += 1
+
+    def ends(self, lane: Any) -> None:
+        """A thread of the program has returned: what a fault has put off is done now."""
+        made = self._ranks[lane]
+        if made._faults and hasattr(made._faults, "at_end"):
+            made._faults.at_end(self.index, made.lane)
+
+    def number_of(self, lock: Any) -> int:
+        """A lock's number in the rank's events: in the order in which locks are contended for."""
+        number = self._locks.get(lock)
+        if number is None:
+            number = self._locks[lock] = self._locks_seen
+            self._locks_seen += 1
+        return number
 
     def touching(
         self, tensor: Any, by: str, code: CodeType | None, lasti: int, *, writes: bool
@@ -76,7 +121,7 @@ class Place:
         ambient = self.sim.ambient
         if not getattr(ambient.sleep, "follows", False):
             ambient.sleep = _following(ambient.sleep)
-        ambient.sleep.places[self.lane.index] = self
+        ambient.sleep.places[self.index] = self
 
     def end(self) -> None:
         """The program has ended; what it has not waited for stays in the record."""
@@ -110,6 +155,8 @@ class Place:
             return deed(*args)
         finally:
             self.surroundings.enter()
+            if self.several:
+                self.resumed()
 
     def point(self, *pending: Any) -> None:
         """A scheduling point; returns when this rank is the owner that moves."""
@@ -165,7 +212,7 @@ class _Following:
 
     def __call__(self, seconds: float) -> None:
         for one in self.places.values():
-            if one.sim.current is one.lane and one.surroundings.in_force:
+            if one.sim.current.rank == one.index and one.surroundings.in_force:
                 one.outside(self._sleep, seconds)
                 return
         self._sleep(seconds)
