@@ -111,6 +111,7 @@ class Threads:
             (threading, "_CRLock", None),  # the one in Python is made of a Lock
             (threading, "_active", _Own(_threading._active)),
             (threading, "_limbo", _Own(_threading._limbo)),
+            (threading, "_shutdown_locks", set()),
             (threading, "_counter", itertools.count(1).__next__),
             (threading, "_main_thread", threading.main_thread()),
             (threading, "_threading_atexits", self._at_exit),
@@ -120,6 +121,7 @@ class Threads:
             (queue, "SimpleQueue", queue._PySimpleQueue),  # type: ignore[attr-defined]
             (pools, "_global_shutdown_lock", LaneLock()), (pools, "_shutdown", False),
             (pools, "_threads_queues", weakref.WeakKeyDictionary()),
+            (pools.ThreadPoolExecutor, "_counter", itertools.count().__next__),
             (logging, "_lock", _own_rlock()),  # held while handlers are closed
         ]
 
