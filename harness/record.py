@@ -281,7 +281,7 @@ class Run:
     # What each rank came to, as text, where the scenario says so; and in the plan's default run.
     came_to: list[str] = field(default_factory=list)
     usually: list[str] | None = None
-    threads: dict[int, str] = field(default_factory=dict)  # names of the lanes that a program's threads are
+    threads: dict[int, str] = field(default_factory=dict)  # by lane: the name of the thread that it is
 
     @property
     def names(self) -> list[WindowRecord]:
@@ -309,7 +309,8 @@ class Run:
         """`rank 3`, or `rank 3 lane 1` where the rank has several."""
         rank, worker = self.lanes[lane]
         if self.threads:
-            return f"rank {rank}, thread {self.threads[lane]!r}" if lane in self.threads else f"rank {rank}"
+            thread = self.threads.get(lane)
+            return f"rank {rank}" if thread is None else f"rank {rank}, thread {thread!r}"
         several = len(self.lanes) > self.ranks and (rank, 1) in self.lanes
         return f"rank {rank} lane {worker}" if several else f"rank {rank}"
 

@@ -58,7 +58,7 @@ def _by_threads(run: Run, root: Finding) -> dict[str, Any]:
     if root.cause == BECAUSE["lock_over_collective"][0]:
         return {}
     users: dict[tuple[str, int], dict[str, None]] = {}
-    for call in (call for calls in run.torch_calls for call in calls if not call.p2p and call.number >= 0):
+    for call in [c for calls in run.torch_calls for c in calls if not c.p2p and c.number >= 0]:
         users.setdefault((call.group_name, call.rank), {})[call.thread] = None
     for (group, rank), threads in users.items():
         if len(threads) > 1:

@@ -6,9 +6,9 @@ waited for that has returned, else a ring of ranks that wait for each other, whi
 (unsatisfied) whoever waits. A message that has no partner is named on both sides: peer, tag, and what
 the peer does instead.
 
-A thread that waits for another thread of its rank (a lock, a queue, a join) waits for the one that has the
-lock, where that is known, else for any of its rank that waits in a call. Which thread of a peer owes a
-collective is not known: the one of the same name is taken for it, else the main one.
+A thread that waits for another thread of its rank (a lock, a queue, a join) waits for the one that has
+the lock, where that is known, else for any of its rank that waits in a call. Which thread of a peer owes
+a collective is not known: the one of the same name is taken for it, else the main one.
 
 Not modelled: a rank that polls without waiting (progress.py).
 """
@@ -33,8 +33,8 @@ from harness.record import Blocked, Run, Site, place, site_of
 
 
 class _Wait(NamedTuple):
-    """What a blocked lane waits in, and for which ranks: for all of them, or for any one. call: None for a
-    lock, which is `blocked`'s."""
+    """What a blocked lane waits in, and for which ranks: for all of them, or for any one. call: None for
+    a lock, which is `blocked`'s."""
 
     blocked: Blocked
     call: Call | None
@@ -179,7 +179,7 @@ def _for(run: Run, wait: _Wait) -> str:
     usual = next((c.group_name for calls in run.torch_calls for c in calls if not c.p2p), "")
     if not group and not call.p2p and call.group_name != usual:
         group = f" of group {call.group_name!r}"  # another one of all ranks
-    return f"waits in {where(call)}{group}"
+    return f"waits in {call} at {place(call.code, call.lasti)}{group}"
 
 
 def _others(run: Run, waits: _Waits, told: list[int]) -> list[str]:
@@ -198,7 +198,7 @@ def _cycle(run: Run, ring: list[int], waits: _Waits) -> Finding:
     messages = all(part.call is not None and part.call.p2p for part in parts)
     steps = [f"{run.lane_name(lane)} {_for(run, waits[lane])}" for lane in ring]
     again = run.lane_name(ring[0])
-    who = ranks(ring) if not run.threads else " and ".join(map(run.lane_name, ring))
+    who = f"{len(ring)} lanes" if run.threads else ranks(ring)
     return finding(
         NAME, "send_recv_cycle" if messages else "cycle", parts[0].blocked.rank,
         f"{who} wait for each other: {' -> '.join((*steps, again))}" if len(ring) > 1 else

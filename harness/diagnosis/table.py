@@ -175,8 +175,8 @@ LIKELY: dict[str, tuple[str, str]] = {
         "a host tensor lies in private memory", "call share_memory_() before world.prepare"
     ),
     "exceptions/thread_started": (
-        "a rank program starts a thread; or one of torch.distributed starts one that waits in the operating "
-        "system (asyncio's executor, multiprocessing's pools)",
+        "a rank program starts a thread; or a script starts one that waits in the operating system "
+        "(asyncio's executor, multiprocessing's pools)",
         "lanes in a rank program; threading or concurrent.futures in a script; or another fabric",
     ),
     "rendezvous/lost_write": (

@@ -119,8 +119,8 @@ OF_THREADS: dict[str, tuple[str, str]] = {
         "issue all collectives of a group from one thread",
     ),
     "lock_over_collective": (
-        "a lock is held while its thread waits in a collective, and what would complete that needs the lock "
-        "on another rank",
+        "a thread holds a lock while it waits in a collective, and what would complete that needs a lock, "
+        "too",
         "release the lock before the collective, or let one thread make all collectives",
     ),
 }

@@ -128,8 +128,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
     job.derived = simulation.derived
     simulation.number_anew(blocked)
     run = finished(job, simulation, ranks, windows, world, observed, interposer, blocked)
-    run.dispatched = dispatched
-    run.starved = starved
+    run.dispatched, run.starved = dispatched, starved
     _left_by_frontends(run, ranks, simulation)
     drew = simulation.ambient.drew
     simulation.release()

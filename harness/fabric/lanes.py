@@ -70,11 +70,6 @@ class Lane:
         self.fresh = False  # begun during the run, and not chosen yet
 
     @property
-    def name(self) -> str:
-        """`rank 3`, or `rank 3, thread 'feeder'`."""
-        return f"rank {self.rank}, thread {self.thread!r}" if self.thread else f"rank {self.rank}"
-
-    @property
     def idle(self) -> bool:
         """Whether it waits for work."""
         return self.state == "running" and self.blocked_on is not None and self.blocked_on[0] == "idle"
@@ -219,7 +214,7 @@ class Waiting:
     def _wake(self) -> bool:
         """The next alarm, if there is one; virtual time goes on to it."""
         while self._sleepers:
-            alarm = self._alarm()
+            alarm = self._next_alarm()
             if alarm is None:
                 return False
             due, _, _, lane, reason = alarm
@@ -233,7 +228,7 @@ class Waiting:
             return True
         return False
 
-    def _alarm(self) -> Alarm | None:
+    def _next_alarm(self) -> Alarm | None:
         """The next one, taken out; None if none may ring."""
         return heappop(self._sleepers)
 

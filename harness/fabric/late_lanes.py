@@ -8,8 +8,10 @@ the record keeps is numbered anew: so a run without threads has the numbers that
 A late lane may be dropped: its rank has ended, and Python ends such threads without more ado. It never
 moves again, and is unwound with all others when the run ends.
 
-A thread that wakes by the clock again and again (a heartbeat) would keep a blocked world alive for ever: when
-nobody but such threads has moved for ROUNDS_MAX rounds of each, their alarms ring no more.
+A thread that wakes by the clock again and again (a heartbeat) would keep a blocked world alive for ever:
+when nobody but such threads has moved for ROUNDS_MAX rounds of each, their alarms ring no more.
+
+Not modelled: threads on a greenlet carrier (a rank program's have lanes instead).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from heapq import heapify
 from typing import Any
 
 from harness.errors import ThreadStarted
+from harness.fabric import threads
 from harness.fabric.choosing import Choosing
 from harness.fabric.lanes import Alarm, Lane
 from harness.record import Blocked, Failure
@@ -41,6 +44,8 @@ class LateLanes(Choosing):
     """A world whose programs may start threads."""
 
     failures: list[Failure]
+    threaded: bool
+    struck: Lane | None = None  # whom the watchdog has struck
     _rounds = 0
     _moved = 0  # how many events have been looked at for whether others have moved
 
@@ -48,7 +53,8 @@ class LateLanes(Choosing):
         raise NotImplementedError
 
     def start_thread(self, program: Callable[[], Any], rank: int, name: str) -> Lane:
-        """A new lane of `rank`, which may be chosen from now on. Raises ThreadStarted beyond LIVING_MAX."""
+        """A new lane of `rank`, which may be chosen from now on. Raises ThreadStarted where LIVING_MAX
+        live."""
         if sum(bool(lane.thread) and lane.state == "running" for lane in self.lanes) >= LIVING_MAX:
             raise ThreadStarted(
                 f"rank {rank}: thread {name!r} would be one more than the {LIVING_MAX} that may live at "
@@ -77,7 +83,7 @@ class LateLanes(Choosing):
         lane.blocked_on = lane.inject = None
         lane.state = "dropped"
 
-    def _alarm(self) -> Alarm | None:
+    def _next_alarm(self) -> Alarm | None:
         late = len(self.lanes) - self.lane_count
         if late and self._nobody_else(late):
             others = [one for one in self._sleepers if not one[3].thread and one[3].blocked_on is one[4]]
@@ -86,7 +92,7 @@ class LateLanes(Choosing):
             self._sleepers.remove(first := min(others))
             heapify(self._sleepers)
             return first
-        return super()._alarm()
+        return super()._next_alarm()
 
     def _nobody_else(self, late: int) -> bool:
         """Whether only threads have moved for so long that their alarms are to ring no more."""
@@ -96,12 +102,31 @@ class LateLanes(Choosing):
         self._rounds += 1
         return self._rounds > ROUNDS_MAX * late
 
+    def _carried_to_its_end(self, lane: Lane) -> None:
+        """Give a thread's carrier back at once: a program may start thousands of short ones."""
+        if lane.thread:
+            threads.give_back(lane.carrier)
+            lane.carrier = None
+
     def idles(self, lane: Lane) -> bool:
         """Whether a lane is a thread that waits for the clock at most."""
         reason = lane.blocked_on
         return bool(lane.thread) and reason is not None and any(
             sleeper[3] is lane and sleeper[4] is reason for sleeper in self._sleepers
         )
+
+    def thread_id(self, hub: int) -> int:
+        """The thread that runs now. hub: the one that started the run."""
+        lane = self.current
+        carried = self.threaded and lane.state != "new" and lane.carrier is not None
+        return lane.carrier.greenlet.ident if carried else hub
+
+    def _slow(self, lane: Lane) -> str:
+        """`thread 'feeder': ` where that was struck and the error came up in another lane (a future)."""
+        struck = self.struck
+        if struck is None or struck is lane or not struck.thread:
+            return ""
+        return f"thread {struck.thread!r}: "
 
     def number_anew(self, blocked: list[Blocked]) -> None:
         """The run is over: late lanes get the numbers behind the others', and operations those behind."""
@@ -119,10 +144,10 @@ class LateLanes(Choosing):
         self.touched[:] = [dataclasses.replace(one, lane=final(one.lane)) for one in self.touched]
         for lane in self.lanes:
             lane.index = final(lane.index)
-        for told in (*self.failures, *blocked):
-            told.lane = final(told.lane)
-        for told in blocked:
-            told.holder = final(told.holder)
+        for failure in self.failures:
+            failure.lane = final(failure.lane)
+        for waits in blocked:
+            waits.lane, waits.holder = final(waits.lane), final(waits.holder)
         self.lane_count += late
 
 

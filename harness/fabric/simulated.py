@@ -58,8 +58,7 @@ class Simulation(LateLanes):
             size, schedule, eager=eager, chooser=chooser, guide=guide, events_max=events_max,
             torn=torn,
         )
-        self.threaded = threaded
-        self.event_seconds = event_seconds
+        self.threaded, self.event_seconds = threaded, event_seconds
         self.failures: list[Failure] = []
         self.peers_lost: list[int] = []
         self.stopping = False
@@ -67,7 +66,6 @@ class Simulation(LateLanes):
         self.starved: list[Callable[[], Starved | None]] = []  # asked of a world that has stopped
         self.probed: Lane | None = None
         self._interrupt: BaseException | None = None
-        self.struck: Lane | None = None  # whom the watchdog has struck
         self._fresh: Lane | None = None  # whom the hub turns to next
         self._hub: Any = threads.hub() if threaded else getcurrent()
         self._modes = modes()  # of the thread, as the run finds them
@@ -196,19 +194,13 @@ class Simulation(LateLanes):
         lane.state = "unwound"
         if self._interrupt is None:
             error = NoSchedulingPoint(
-                f"{lane.name}: no scheduling point for {carrier.LIMIT_SECONDS:g} s, and it does not "
+                f"rank {lane.rank}: no scheduling point for {carrier.LIMIT_SECONDS:g} s, and it does not "
                 "come back from native code"
             )
             lane.state = "raised"
             lane.failure = self._failure(lane, error, frame)
             self.failures.append(lane.failure)
         self.stopping = self.gate = self.slow = True
-
-    def thread_id(self, hub: int) -> int:
-        """The thread that runs now. hub: the one that started the run."""
-        lane = self.current
-        carried = self.threaded and lane.state != "new" and lane.carrier is not None
-        return lane.carrier.greenlet.ident if carried else hub
 
     def _job(self, lane: Lane) -> Callable[[], greenlet]:
         def job() -> greenlet:
@@ -249,9 +241,10 @@ class Simulation(LateLanes):
             lane.failure = self._failure(lane, error)
         else:
             if isinstance(error, NoSchedulingPoint | Unwound):  # both are the watchdog's
-                slow = self.struck or lane
-                limit = f"{slow.name}: no scheduling point for {carrier.LIMIT_SECONDS:g} s"
-                error = NoSchedulingPoint(limit).with_traceback(error.__traceback__)
+                limit = f"no scheduling point for {carrier.LIMIT_SECONDS:g} s"
+                error = NoSchedulingPoint(
+                    f"rank {lane.rank}: {self._slow(lane)}{limit}"
+                ).with_traceback(error.__traceback__)
             lane.state = "raised"
             lane.failure = self._failure(lane, error)
             self.failures.append(lane.failure)
@@ -280,9 +273,7 @@ class Simulation(LateLanes):
         if lane.state != "unwound":  # what an unwound lane waited for is told from its pending
             lane.pending = ("ended",)
         self._leaving()  # it may not have put back what it had set
-        if lane.thread:  # a program may start thousands of short ones
-            threads.give_back(lane.carrier)
-            lane.carrier = None
+        self._carried_to_its_end(lane)
         if self.gate:
             return self._hub
         if self.ambient.swapping:

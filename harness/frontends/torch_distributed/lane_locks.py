@@ -1,13 +1,13 @@
 """Locks of a program's threads: whoever waits for one gives the turn away.
 
 A LaneLock is what `threading.Lock` makes while a rank's code runs; Condition, Event, Queue, Semaphore,
-Barrier, Future and Thread.join are made of such locks and work as they are. A blocking acquire is a wait of
-the lane, its time-out virtual. Where the rank has threads, every acquire is a scheduling point, so that the
-schedule decides who comes first; a rank without threads takes its locks at no cost.
+Barrier, Future and Thread.join are made of such locks and work as they are. A blocking acquire is a
+wait of the lane, its time-out virtual. Where the rank has threads, every acquire is a scheduling point,
+so that the schedule decides who comes first; a rank without threads takes its locks at no cost.
 
-Inside there is a real lock: outside of runs, and for threads that are in none, it is one like any other (a
-library that is imported during a run keeps the locks that it made then). A lock that a lane of an earlier
-run has kept is free. While a module is being imported a free lock is taken without a scheduling point: a
+Inside there is a real lock: outside of runs, and for threads that are in none, it is one like any other
+(a library that is imported during a run keeps the locks that it made then). A lock that a lane of an
+earlier run has kept is free. While a module is being imported a free lock is taken without a scheduling point: a
 real lock of the import system is held then.
 
 Not modelled: data races between two scheduling points; an order in which waiters are served.
@@ -15,7 +15,6 @@ Not modelled: data races between two scheduling points; an order in which waiter
 
 from __future__ import annotations
 
-import _thread
 import threading
 from sys import _getframe
 from types import CodeType, FrameType
@@ -27,6 +26,7 @@ from harness.fabric.lanes import Lane
 if TYPE_CHECKING:
     from harness.frontends.torch_distributed.place import Place
 
+_allocate = threading.Lock  # the real one
 _IMPORTS = "<frozen importlib._bootstrap>"
 
 
@@ -60,7 +60,7 @@ class LaneLock:
     """A lock. holder: the lane that has it, as far as a lane has it."""
 
     def __init__(self) -> None:
-        self._real = _thread.allocate_lock()
+        self._real = _allocate()
         self._waiters: list[Lane] = []
         self._sim: Any = None  # of those who wait, or hold it
         self.holder: Lane | None = None
@@ -156,26 +156,30 @@ class LaneLock:
         return self._real.locked()
 
     def _at_fork_reinit(self) -> None:
-        self.__init__()  # type: ignore[misc]
+        self._real, self._waiters, self.holder = _allocate(), [], None
 
     def holder_for(self, lane: Lane) -> int:
         """The number of the lane that has it, other than `lane`; -1 if none."""
         holder = self.holder
-        return holder.index if holder not in (None, lane) and holder.state == "running" else -1  # type: ignore[union-attr]
+        if holder is None or holder is lane or holder.state != "running":
+            return -1
+        return holder.index
 
     def told(self, lane: Lane) -> str:
         """In what a lane waits for it, from where the lane stands now: `Queue.get of q`."""
         frame = lane.carrier.greenlet.gr_frame
         outer: FrameType | None = None
         while frame is not None and is_library(frame.f_code.co_filename):
-            if frame.f_code.co_filename.startswith(_STDLIB) and not frame.f_code.co_name.startswith("__"):
+            inner = frame.f_code
+            if inner.co_filename.startswith(_STDLIB) and not inner.co_name.startswith("__"):
                 outer = frame
             frame = frame.f_back
         if outer is None:
             return f"Lock.acquire{_named(self, frame)}"
         owner = outer.f_locals.get("self")
         text = f"{outer.f_code.co_qualname}{_named(owner, frame)}"
-        return f"{text} (thread {owner.name!r})" if isinstance(owner, threading.Thread) and frame else text
+        joined = isinstance(owner, threading.Thread) and frame is not None
+        return f"{text} (thread {owner.name!r})" if joined else text
 
 
 _STDLIB = threading.__file__.removesuffix("threading.py")

@@ -16,9 +16,11 @@ from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 import torch.distributed as dist
+from torch.distributed import c10d_logger
+from torch.distributed import distributed_c10d as c10d
 
 from harness.errors import PeerLost, WaitExpired
-from harness.fabric.frames import user_frame_in
+from harness.fabric.frames import PACKAGE, user_frame_in
 from harness.fabric.lanes import POLL_OPERATIONS
 from harness.fabric.tensors import TensorUse, overlap
 from harness.fabric.works import Work
@@ -27,6 +29,7 @@ from harness.frontends.torch_distributed.environment import Surroundings
 from harness.record import Touched, place
 
 T = TypeVar("T")
+_CALLED = (c10d.__file__, c10d_logger.__file__)
 
 
 class ConnectionLost(PeerLost, dist.DistBackendError):
@@ -134,6 +137,8 @@ class Place:
     def here(self) -> tuple[FrameType | None, CodeType | None, int]:
         """The user's frame that is calling, its code and the instruction."""
         frame = user_frame_in(_getframe(1))
+        if frame is None and self.thread:
+            frame = _library_frame(_getframe(1))
         if frame is None:
             return None, None, -1
         return frame, frame.f_code, frame.f_lasti
@@ -199,6 +204,13 @@ class Place:
         self.point("is_completed", -1, self.index, op.number, op.number)
         self.event("is_completed", self.index, 0, bytes([op.done]), op.number, code, lasti)
         return op.done
+
+
+def _library_frame(frame: FrameType | None) -> FrameType | None:
+    """Where a library's own thread makes a call: the frame that calls torch.distributed."""
+    while frame is not None and frame.f_code.co_filename.startswith((PACKAGE, *_CALLED)):
+        frame = frame.f_back
+    return frame
 
 
 class _Following:

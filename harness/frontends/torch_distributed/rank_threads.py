@@ -1,26 +1,24 @@
 """Threads of a rank's program, each a lane of its rank: it runs only when it has the turn.
 
-While a rank's code runs, the doors of `threading`, `queue` and `concurrent.futures` are the rank's: a new
-thread becomes a lane that begins during the run (fabric/late_lanes.py), locks are lanes' locks
+While a rank's code runs, the doors of `threading`, `queue` and `concurrent.futures` are the rank's: a
+new thread becomes a lane that begins during the run (fabric/late_lanes.py), locks are lanes' locks
 (lane_locks.py), and the threads that `threading` knows, their numbers and what is done at exit are the
-rank's own. As in Python, a rank ends when its non-daemon threads have; daemon threads are then dropped, and
-a thread that raises has its error printed and does no more. An error that says that the run itself is no
-good (a process started, no scheduling point, the rank's end) fails the rank wherever it is raised.
+rank's own. As in Python, a rank ends when its non-daemon threads have; daemon threads are then dropped,
+and a thread that raises has its error printed and does no more. An error that says that the run itself
+is no good (a process started, no scheduling point, the rank's end) fails the rank wherever it is raised.
 
 Refused with ThreadStarted: threads for which somebody waits in the operating system (asyncio's executor,
-multiprocessing's pools), `_thread.start_new_thread`, Pythons whose `threading` is made otherwise (from 3.13
+multiprocessing's pools), Pythons whose `threading` is made otherwise (from 3.13
 on). Not modelled: a rank that has raised waits for no thread; threads that native code starts.
 """
 
 from __future__ import annotations
 
-import _thread
 import concurrent.futures.thread as pools
 import itertools
 import logging
 import os
 import queue
-import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -42,7 +40,6 @@ from harness.fabric.lanes import Lane
 from harness.frontends.torch_distributed.environment import Entry
 from harness.frontends.torch_distributed.lane_locks import LaneLock, here, mine, stand
 from harness.frontends.torch_distributed.watching import Watched
-from harness.record import place as line_of
 
 if TYPE_CHECKING:
     from harness.frontends.torch_distributed.place import Place
@@ -55,8 +52,8 @@ _FAILS = (
 _REFUSED = (f"{os.sep}asyncio{os.sep}", f"{os.sep}multiprocessing{os.sep}")
 POSSIBLE = hasattr(threading, "_set_sentinel")  # as threading is made up to Python 3.12
 _threading: Any = threading
-_real_start = _thread.start_new_thread
-_real_sentinel: Any = getattr(_thread, "_set_sentinel", None)
+_real_start: Any = getattr(threading, "_start_new_thread", None)
+_real_sentinel: Any = getattr(threading, "_set_sentinel", None)
 
 
 class _Own(dict[Any, Any]):
@@ -117,7 +114,6 @@ class Threads:
             (threading, "_threading_atexits", self._at_exit),
             (threading, "_time", clock), (queue, "time", clock),
             (threading, "excepthook", threading.__excepthook__),
-            (_thread, "start_new_thread", self._refuse),
             (queue, "SimpleQueue", queue._PySimpleQueue),  # type: ignore[attr-defined]
             (pools, "_global_shutdown_lock", LaneLock()), (pools, "_shutdown", False),
             (pools, "_threads_queues", weakref.WeakKeyDictionary()),
@@ -143,6 +139,8 @@ class Threads:
         """The rank is over: what threads are still there will not move again."""
         for lane in self._lanes:
             reason = lane.blocked_on
+            if self._place.sim.stopping:
+                continue  # all lanes end here
             if lane.state == "running" and reason is not None and reason[0] == "work":
                 self._forget(reason[1])
             self._place.sim.drop(lane)
@@ -160,7 +158,7 @@ class Threads:
         """What stands for threading._start_new_thread."""
         place = mine()
         if place is None:
-            return _real_start(function, args, kwargs or {})
+            return int(_real_start(function, args, kwargs or {}))
         code, lasti, _ = stand(_getframe(1))
         told = place.called("a thread", code, lasti)
         if refused := _waits_outside(_getframe(1)):
@@ -214,16 +212,6 @@ class Threads:
         lock = LaneLock()
         self._sentinels.setdefault(self._place.lane, []).append(lock)
         return lock
-
-    def _refuse(self, *args: object, **kwargs: object) -> int:
-        """_thread.start_new_thread."""
-        if (place := mine()) is None:
-            return _real_start(*args, **kwargs)  # type: ignore[arg-type]
-        code, lasti, _ = stand(_getframe(1))
-        raise ThreadStarted(
-            f"rank {place.index}: _thread.start_new_thread at {line_of(code, lasti)}: a simulated rank "
-            "starts threads by threading.Thread"
-        )
 
 
 def _waits_outside(frame: FrameType | None) -> str:

@@ -127,7 +127,8 @@ def run_rank(
     main.__dict__.update(__file__=os.path.abspath(path), __builtins__=__builtins__)
     surroundings = place.surroundings = Surroundings(
         rank.index, str(Path(path).resolve().parent), main, (path, *argv),
-        _launched(rank, variables_of), [*world.entries(), *readers(place), waits(place), *threads.doors()],
+        _launched(rank, variables_of),
+        [*world.entries(), *readers(place), waits(place), *threads.doors()],
     )
     rank._state.printed = surroundings.out
     place.sim.at_end.append(surroundings.leave)  # a lane may be left behind in native code

@@ -113,11 +113,6 @@ def test_starting_a_process_is_refused(script, text, told):
     assert "program.py:" in found.message
 
 
-def test_starting_a_thread_is_refused(script):
-    (found, *_) = script("import threading; threading.Thread(target=print).start()", 2).findings
-    assert found.name == "exceptions/thread_started"
-
-
 def test_output_keeps_its_end():
     from harness.frontends.torch_distributed.environment import PRINTED_MAX, Output
 
