@@ -159,6 +159,14 @@ _NAMES = (
 _real_start = threading.Thread.start
 
 
+def _door() -> Any:
+    """Where threads begin; a rank whose threads are lanes has one of its own there."""
+    return getattr(threading, "_start_new_thread", None)
+
+
+_real_door = _door()
+
+
 _lanes: set[int] = set()  # threads that carry lanes (fabric/threads.py)
 
 
@@ -207,7 +215,7 @@ VIRTUAL = {name: _virtual(name) for name in _NAMES}
 
 
 def _start(self: threading.Thread) -> None:
-    if _inside() is None:
+    if _inside() is None or _door() is not _real_door:
         _real_start(self)
         return
     raise ThreadStarted(

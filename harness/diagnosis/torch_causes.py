@@ -119,8 +119,7 @@ OF_THREADS: dict[str, tuple[str, str]] = {
         "issue all collectives of a group from one thread",
     ),
     "lock_over_collective": (
-        "a thread holds a lock while it waits in a collective, and what would complete that needs a lock, "
-        "too",
+        "a thread holds a lock while it waits in a collective, and what would complete it needs a lock",
         "release the lock before the collective, or let one thread make all collectives",
     ),
 }

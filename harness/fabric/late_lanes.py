@@ -121,12 +121,11 @@ class LateLanes(Choosing):
         carried = self.threaded and lane.state != "new" and lane.carrier is not None
         return lane.carrier.greenlet.ident if carried else hub
 
-    def _slow(self, lane: Lane) -> str:
-        """`thread 'feeder': ` where that was struck and the error came up in another lane (a future)."""
+    def _too_slow(self, lane: Lane, limit: float) -> str:
+        """What a lane is told that was too slow, or that gets the error of another one by a future."""
         struck = self.struck
-        if struck is None or struck is lane or not struck.thread:
-            return ""
-        return f"thread {struck.thread!r}: "
+        who = f"thread {struck.thread!r}: " if struck and struck is not lane and struck.thread else ""
+        return f"rank {lane.rank}: {who}no scheduling point for {limit:g} s"
 
     def number_anew(self, blocked: list[Blocked]) -> None:
         """The run is over: late lanes get the numbers behind the others', and operations those behind."""

@@ -193,10 +193,8 @@ class Simulation(LateLanes):
         lane.carrier.greenlet.dead = True
         lane.state = "unwound"
         if self._interrupt is None:
-            error = NoSchedulingPoint(
-                f"rank {lane.rank}: no scheduling point for {carrier.LIMIT_SECONDS:g} s, and it does not "
-                "come back from native code"
-            )
+            told = self._too_slow(lane, carrier.LIMIT_SECONDS)
+            error = NoSchedulingPoint(f"{told}, and it does not come back from native code")
             lane.state = "raised"
             lane.failure = self._failure(lane, error, frame)
             self.failures.append(lane.failure)
@@ -241,10 +239,8 @@ class Simulation(LateLanes):
             lane.failure = self._failure(lane, error)
         else:
             if isinstance(error, NoSchedulingPoint | Unwound):  # both are the watchdog's
-                limit = f"no scheduling point for {carrier.LIMIT_SECONDS:g} s"
-                error = NoSchedulingPoint(
-                    f"rank {lane.rank}: {self._slow(lane)}{limit}"
-                ).with_traceback(error.__traceback__)
+                told = self._too_slow(lane, carrier.LIMIT_SECONDS)
+                error = NoSchedulingPoint(told).with_traceback(error.__traceback__)
             lane.state = "raised"
             lane.failure = self._failure(lane, error)
             self.failures.append(lane.failure)

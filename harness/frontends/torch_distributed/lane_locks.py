@@ -5,12 +5,14 @@ Barrier, Future and Thread.join are made of such locks and work as they are. A b
 wait of the lane, its time-out virtual. Where the rank has threads, every acquire is a scheduling point,
 so that the schedule decides who comes first; a rank without threads takes its locks at no cost.
 
-Inside there is a real lock: outside of runs, and for threads that are in none, it is one like any other
-(a library that is imported during a run keeps the locks that it made then). A lock that a lane of an
-earlier run has kept is free. While a module is being imported a free lock is taken without a scheduling point: a
-real lock of the import system is held then.
+Inside there is a real lock: outside of runs, and for threads that are in none, it is one like any other.
+A lock that a lane of an earlier run has kept is free. While a module is being imported a free lock is taken
+without a scheduling point, since the import system holds a real lock then; and what a library makes while it
+is being imported is a real lock, as it would be had it been imported before the run.
 
-Not modelled: data races between two scheduling points; an order in which waiters are served.
+Not modelled: data races between two scheduling points; an order in which waiters are served; a library's
+own locks, held over a scheduling point (whoever waits for one blocks in native code: a finding after ten
+seconds).
 """
 
 from __future__ import annotations
@@ -58,6 +60,10 @@ def stand(frame: FrameType | None) -> tuple[CodeType | None, int, bool]:
 
 class LaneLock:
     """A lock. holder: the lane that has it, as far as a lane has it."""
+
+    def __new__(cls) -> Any:
+        code, _, importing = stand(_getframe(1))
+        return _allocate() if importing and code is None else super().__new__(cls)
 
     def __init__(self) -> None:
         self._real = _allocate()
@@ -178,8 +184,9 @@ class LaneLock:
             return f"Lock.acquire{_named(self, frame)}"
         owner = outer.f_locals.get("self")
         text = f"{outer.f_code.co_qualname}{_named(owner, frame)}"
-        joined = isinstance(owner, threading.Thread) and frame is not None
-        return f"{text} (thread {owner.name!r})" if joined else text
+        if isinstance(owner, threading.Thread) and frame is not None:
+            return f"{text} (thread {owner.name!r})"
+        return text
 
 
 _STDLIB = threading.__file__.removesuffix("threading.py")

@@ -23,7 +23,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from sys import _getframe
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from harness import ambient
@@ -85,6 +85,33 @@ def _own_rlock() -> Any:
     return made
 
 
+class _Doors:
+    """Variables of modules as the rank sees them, all at once: every scheduling point closes them and
+    opens them again."""
+
+    def __init__(self, own: dict[ModuleType, dict[str, Any]]) -> None:
+        self._spaces = [(vars(module), names) for module, names in own.items()]
+        self._shared: list[dict[str, Any]] = []
+
+    @property
+    def open(self) -> bool:
+        """Whether the rank's are in place."""
+        return bool(self._shared)
+
+    @open.setter
+    def open(self, value: bool) -> None:
+        if value:
+            self._shared = [{name: space[name] for name in names} for space, names in self._spaces]
+            for space, names in self._spaces:
+                space.update(names)
+        elif self._shared:
+            for (space, names), shared in zip(self._spaces, self._shared, strict=True):
+                for name in names:  # what the program has made of it
+                    names[name] = space[name]
+                space.update(shared)
+            self._shared = []
+
+
 class Threads:
     """The threads of one rank. world: its torch.distributed, whose groups its threads know."""
 
@@ -100,25 +127,25 @@ class Threads:
         if not POSSIBLE:
             return []
         clock = ambient.VIRTUAL["monotonic"]
+        doors = _Doors({
+            threading: {
+                "_start_new_thread": self._start, "_set_sentinel": self._sentinel,
+                "_allocate_lock": LaneLock, "Lock": LaneLock,
+                "_CRLock": None,  # the one in Python is made of a Lock
+                "_active": _Own(_threading._active), "_limbo": _Own(_threading._limbo),
+                "_shutdown_locks": set(), "_counter": itertools.count(1).__next__,
+                "_main_thread": threading.main_thread(), "_threading_atexits": self._at_exit,
+                "_time": clock, "excepthook": threading.__excepthook__,
+            },
+            queue: {"time": clock, "SimpleQueue": queue._PySimpleQueue},  # type: ignore[attr-defined]
+            pools: {
+                "_global_shutdown_lock": LaneLock(), "_shutdown": False,
+                "_threads_queues": weakref.WeakKeyDictionary(),
+            },
+            logging: {"_lock": _own_rlock()},  # held while handlers are closed
+        })
         return [
-            (threading.Thread, "start", ambient.start_thread),
-            (threading, "_start_new_thread", self._start),
-            (threading, "_set_sentinel", self._sentinel),
-            (threading, "_allocate_lock", LaneLock), (threading, "Lock", LaneLock),
-            (threading, "_CRLock", None),  # the one in Python is made of a Lock
-            (threading, "_active", _Own(_threading._active)),
-            (threading, "_limbo", _Own(_threading._limbo)),
-            (threading, "_shutdown_locks", set()),
-            (threading, "_counter", itertools.count(1).__next__),
-            (threading, "_main_thread", threading.main_thread()),
-            (threading, "_threading_atexits", self._at_exit),
-            (threading, "_time", clock), (queue, "time", clock),
-            (threading, "excepthook", threading.__excepthook__),
-            (queue, "SimpleQueue", queue._PySimpleQueue),  # type: ignore[attr-defined]
-            (pools, "_global_shutdown_lock", LaneLock()), (pools, "_shutdown", False),
-            (pools, "_threads_queues", weakref.WeakKeyDictionary()),
-            (pools.ThreadPoolExecutor, "_counter", itertools.count().__next__),
-            (logging, "_lock", _own_rlock()),  # held while handlers are closed
+            (doors, "open", True), (pools.ThreadPoolExecutor, "_counter", itertools.count().__next__),
         ]
 
     def begin(self) -> None:
