@@ -6,9 +6,9 @@ wait of the lane, its time-out virtual. Where the rank has threads, every acquir
 so that the schedule decides who comes first; a rank without threads takes its locks at no cost.
 
 Inside there is a real lock: outside of runs, and for threads that are in none, it is one like any other.
-A lock that a lane of an earlier run has kept is free. While a module is being imported a free lock is taken
-without a scheduling point, since the import system holds a real lock then; and what a library makes while it
-is being imported is a real lock, as it would be had it been imported before the run.
+A lock that a lane of an earlier run has kept is free. While a module is being imported a free lock is
+taken without a scheduling point, since the import system holds a real lock then; and what a library makes
+while it is being imported is a real lock, as it would be had it been imported before the run.
 
 Not modelled: data races between two scheduling points; an order in which waiters are served; a library's
 own locks, held over a scheduling point (whoever waits for one blocks in native code: a finding after ten
@@ -62,6 +62,7 @@ class LaneLock:
     """A lock. holder: the lane that has it, as far as a lane has it."""
 
     def __new__(cls) -> Any:
+        """A real lock, for a library that is being imported."""
         code, _, importing = stand(_getframe(1))
         return _allocate() if importing and code is None else super().__new__(cls)
 
