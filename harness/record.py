@@ -273,6 +273,7 @@ class Run:
     programs: list[Any] = field(default_factory=list)  # by dispatch, what each rank ran
     faults: tuple[Fault, ...] = ()  # of the plan, by index
     printed: list[str] = field(default_factory=list)  # by rank, the end of what its process printed
+    by_main: list[str] = field(default_factory=list)  # what main threads printed, where there are others
     # Of a torch.distributed program. calls: by rank, in the order in which it made them. waits: by number
     # of a work, where the user waited for it (wait, or its future) or saw that it was complete.
     torch_calls: list[list[TorchCall]] = field(default_factory=list)

@@ -325,6 +325,8 @@ def _left_by_frontends(run: Run, ranks: Sequence[RankState], simulation: Simulat
     run.notes = notes if any(notes) else []
     if simulation.threaded:
         run.threads = {lane.index: lane.thread for lane in simulation.lanes if lane.thread}
+        if run.threads:
+            run.by_main = [rank.printed.of_main if rank.printed else "" for rank in ranks]
         run.torch_calls = [rank.torch_calls for rank in ranks]
         run.torch_waits = {number: at for rank in ranks for number, at in rank.torch_waits.items()}
         run.printed = [rank.printed.text if rank.printed else "" for rank in ranks]

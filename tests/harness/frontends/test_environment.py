@@ -121,3 +121,10 @@ def test_output_keeps_its_end():
         print(number, file=out)
     assert len(out.text) <= PRINTED_MAX
     assert out.text.endswith("19999\n")
+
+
+def test_modules_of_the_folder_may_make_collectives_while_they_are_imported(script):
+    script.file("prologue.py", "import torch.distributed as dist\ndist.barrier()\n")
+    outcome = script("import prologue; print(prologue.__name__)", 3)
+    assert outcome.findings == ()
+    assert outcome.run.printed == ["prologue\n"] * 3

@@ -476,3 +476,14 @@ def test_a_fresh_process_under_another_hash_seed_repeats_it(script, text):
 def test_numbers_of_owners_during_a_run_and_after_it():
     assert [running_number(n, 5, 2) for n in range(8)] == [0, 1, 2, -2, -3, 3, 4, 5]
     assert [running_number(n, 3, 0) for n in range(5)] == [0, 1, 2, 3, 4]
+
+
+def test_what_threads_print_in_any_order_is_no_result(script):
+    text = """
+        from concurrent.futures import ThreadPoolExecutor
+        with ThreadPoolExecutor(2) as pool:
+            print(list(pool.map(lambda n: print(n) or n, range(4))))
+        dist.barrier()
+    """
+    result = hunted(script.scenario(text), plans=40)
+    assert result.finding is None, result.finding
