@@ -59,7 +59,10 @@ def stand(frame: FrameType | None) -> tuple[CodeType | None, int, bool]:
 
 
 class LaneLock:
-    """A lock. holder: the lane that has it, as far as a lane has it."""
+    """A lock. holder: the lane that has it, as far as a lane has it. quiet: while it is free it is taken
+    without a scheduling point (a library's, of which nobody can say how often it is taken)."""
+
+    quiet = False
 
     def __new__(cls) -> Any:
         """A real lock, for a library that is being imported."""
@@ -87,7 +90,7 @@ class LaneLock:
                 return self._real.acquire(blocking, timeout)
             self.release()
         code, lasti, importing = stand(_getframe(1)) if place.several else (None, -1, True)
-        if importing and self._take(place.sim, place.lane):
+        if (importing or self.quiet) and self._take(place.sim, place.lane):
             return True
         if not place.several:
             if not blocking:

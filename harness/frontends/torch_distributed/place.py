@@ -115,7 +115,7 @@ class Place:
                 ))
 
     def next_number(self) -> int:
-        """A number that no other storage has."""
+        """A number that no other storage, or future of an executor, has."""
         self._numbers += 1
         return self._numbers
 

@@ -22,6 +22,7 @@ import queue
 import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import _base
 from sys import _getframe
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,7 @@ _FAILS = (
 _REFUSED = (f"{os.sep}asyncio{os.sep}", f"{os.sep}multiprocessing{os.sep}")
 POSSIBLE = hasattr(threading, "_set_sentinel")  # as threading is made up to Python 3.12
 _threading: Any = threading
+_ABSENT = object()
 _real_start: Any = getattr(threading, "_start_new_thread", None)
 _real_sentinel: Any = getattr(threading, "_set_sentinel", None)
 
@@ -79,9 +81,38 @@ class _Own(dict[Any, Any]):
             del self._shared[key]
 
 
+class _Future(_base.Future[Any]):
+    """An executor's: as_completed and wait keep them in sets, whose order is not to follow addresses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        place = here.place
+        self._number = id(self) if place is None else place.next_number()
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _InTurn(dict[Any, None]):
+    """A set in the order in which it was filled."""
+
+    def add(self, one: Any) -> None:
+        """Put it in."""
+        self[one] = None
+
+
+class _InOrder(_base._AcquireFutures):  # type: ignore[misc, name-defined]
+    """Locks futures in the order in which they were made, not in that of their addresses."""
+
+    def __init__(self, futures: Any) -> None:
+        super().__init__(futures)
+        self.futures = sorted(futures, key=hash)
+
+
 def _own_rlock() -> Any:
     made = _threading._PyRLock()
     made._block = LaneLock()
+    made._block.quiet = True
     return made
 
 
@@ -101,14 +132,20 @@ class _Doors:
     @open.setter
     def open(self, value: bool) -> None:
         if value:
-            self._shared = [{name: space[name] for name in names} for space, names in self._spaces]
+            self._shared = [
+                {name: space.get(name, _ABSENT) for name in names} for space, names in self._spaces
+            ]
             for space, names in self._spaces:
                 space.update(names)
         elif self._shared:
             for (space, names), shared in zip(self._spaces, self._shared, strict=True):
                 for name in names:  # what the program has made of it
                     names[name] = space[name]
-                space.update(shared)
+                for name, value in shared.items():
+                    if value is _ABSENT:
+                        del space[name]
+                    else:
+                        space[name] = value
             self._shared = []
 
 
@@ -141,7 +178,9 @@ class Threads:
             pools: {
                 "_global_shutdown_lock": LaneLock(), "_shutdown": False,
                 "_threads_queues": weakref.WeakKeyDictionary(),
+                "set": _InTurn,  # an executor's threads, which it joins in this order
             },
+            _base: {"Future": _Future, "_AcquireFutures": _InOrder},
             logging: {"_lock": _own_rlock()},  # held while handlers are closed
         })
         return [

@@ -6,6 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from harness.fabric.carrier import LIMIT_SECONDS
@@ -15,7 +16,8 @@ from harness.hunt import hunt
 from harness.minimise import minimise
 from harness.plan import Plan, Preempt
 from harness.portfolio import Order
-from harness.run import run
+from harness.run import execute_plan, explore, run
+from harness.schedule import PCT, POS, PausedRank, RandomWalk, deviations_of
 
 PREFETCH = """
     import queue, threading
@@ -487,3 +489,26 @@ def test_what_threads_print_in_any_order_is_no_result(script):
     """
     result = hunted(script.scenario(text), plans=40)
     assert result.finding is None, result.finding
+
+
+EXECUTOR = """
+    import logging
+    from concurrent.futures import ThreadPoolExecutor, as_completed
+    with ThreadPoolExecutor(3) as pool:
+        parts = [pool.submit(pow, 2, n) for n in range(4)]
+        for one in as_completed(parts):
+            logging.getLogger("own").debug("%d", one.result())
+    dist.barrier()
+"""
+
+
+@pytest.mark.parametrize("text", [EXECUTOR, PREFETCH, CHECKPOINT.replace("OWN", "False"), LOCKED])
+def test_explored_runs_become_deviations_and_back(script, text):
+    scenario = script.scenario(text)
+    plan = Plan(scenario=scenario.name, params=scenario.params(), ranks=2)
+    for seed in range(8):
+        for explorer in (RandomWalk(seed), PCT(3, 60, seed), POS(seed), PausedRank(seed % 2, seed)):
+            explored = explore(plan, scenario, explorer)
+            schedule = deviations_of(plan, scenario, explored)
+            repeated = execute_plan(msgspec.structs.replace(plan, schedule=schedule), scenario)
+            assert repeated.identity() == explored.identity()
