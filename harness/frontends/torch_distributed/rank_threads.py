@@ -101,7 +101,7 @@ class _InTurn(dict[Any, None]):
         self[one] = None
 
 
-class _InOrder(_base._AcquireFutures):  # type: ignore[misc, name-defined]
+class _InOrder(_base._AcquireFutures):
     """Locks futures in the order in which they were made, not in that of their addresses."""
 
     def __init__(self, futures: Any) -> None:

@@ -508,7 +508,7 @@ def test_explored_runs_become_deviations_and_back(script, text):
     plan = Plan(scenario=scenario.name, params=scenario.params(), ranks=2)
     for seed in range(8):
         for explorer in (RandomWalk(seed), PCT(3, 60, seed), POS(seed), PausedRank(seed % 2, seed)):
-            explored = explore(plan, scenario, explorer)
+            explored = explore(plan, scenario, explorer).run
             schedule = deviations_of(plan, scenario, explored)
             repeated = execute_plan(msgspec.structs.replace(plan, schedule=schedule), scenario)
             assert repeated.identity() == explored.identity()
