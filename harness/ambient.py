@@ -2,8 +2,8 @@
 
 `now` is the only real clock (time limits, plans a second); `generator` the only source of
 pseudo-random numbers outside Hypothesis. During a run the programs see neither: `Ambient` gives them
-virtual time, refuses threads, and keeps `random`, `numpy.random` and torch's default CPU generator
-as they were.
+virtual time, refuses threads (those of a torch.distributed script are lanes: rank_threads.py there), and
+keeps `random`, `numpy.random` and torch's default CPU generator as they were.
 
 Randomness by rank is paid for only when used: a run first goes without; if a generator's state
 differs afterwards the program draws random numbers, and the caller repeats the run with
