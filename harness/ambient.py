@@ -2,8 +2,8 @@
 
 `now` is the only real clock (time limits, plans a second); `generator` the only source of
 pseudo-random numbers outside Hypothesis. During a run the programs see neither: `Ambient` gives them
-virtual time, refuses threads, and keeps `random`, `numpy.random` and torch's default CPU generator
-as they were.
+virtual time, refuses threads (those of a torch.distributed script are lanes: rank_threads.py there), and
+keeps `random`, `numpy.random` and torch's default CPU generator as they were.
 
 Randomness by rank is paid for only when used: a run first goes without; if a generator's state
 differs afterwards the program draws random numbers, and the caller repeats the run with
@@ -178,6 +178,14 @@ _NAMES = (
 _real_start = threading.Thread.start
 
 
+def _door() -> Any:
+    """Where threads begin; a rank whose threads are lanes has one of its own there."""
+    return getattr(threading, "_start_new_thread", None)
+
+
+_real_door = _door()
+
+
 _lanes: set[int] = set()  # threads that carry lanes (fabric/threads.py)
 
 
@@ -222,11 +230,11 @@ def _virtual(name: str) -> Callable[..., Any]:
     return sleep if name == "sleep" else read_ns if name.endswith("_ns") else read
 
 
-_VIRTUAL = {name: _virtual(name) for name in _NAMES}
+VIRTUAL = {name: _virtual(name) for name in _NAMES}
 
 
 def _start(self: threading.Thread) -> None:
-    if _inside() is None:
+    if _inside() is None or _door() is not _real_door:
         _real_start(self)
         return
     raise ThreadStarted(
@@ -266,7 +274,7 @@ class Ambient:
         self.thread = threading.get_ident()
         if not self._real:
             _active = self
-            vars(time).update(_VIRTUAL)
+            vars(time).update(VIRTUAL)
             threading.Thread.start = _start  # type: ignore[method-assign]
         return self
 

@@ -189,7 +189,9 @@ class Blocked:
 
     lane: int
     rank: int
-    kind: str  # wait, quiet, sync, window, get, join, work (detail: of what, and its number)
+    # wait, quiet, sync, window, get, join, work (detail: of what, and its number), lock (detail: how it
+    # waits, in `Queue.get of q`)
+    kind: str
     window: int
     at: int  # element
     expected: int
@@ -201,6 +203,7 @@ class Blocked:
     lo: int = 0  # byte offset of a cell in its window, views resolved
     afterwards: Afterwards = Afterwards()
     group: tuple[int, ...] = ()  # of a rendezvous; () = all ranks
+    holder: int = -1  # of a lock: the lane that has it; -1 if that is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +273,7 @@ class Run:
     programs: list[Any] = field(default_factory=list)  # by dispatch, what each rank ran
     faults: tuple[Fault, ...] = ()  # of the plan, by index
     printed: list[str] = field(default_factory=list)  # by rank, the end of what its process printed
+    by_main: list[str] = field(default_factory=list)  # what main threads printed, where there are others
     # Of a torch.distributed program. calls: by rank, in the order in which it made them. waits: by number
     # of a work, where the user waited for it (wait, or its future) or saw that it was complete.
     torch_calls: list[list[TorchCall]] = field(default_factory=list)
@@ -278,6 +282,7 @@ class Run:
     # What each rank came to, as text, where the scenario says so; and in the plan's default run.
     came_to: list[str] = field(default_factory=list)
     usually: list[str] | None = None
+    threads: dict[int, str] = field(default_factory=dict)  # by lane: the name of the thread that it is
 
     @property
     def names(self) -> list[WindowRecord]:
@@ -304,6 +309,9 @@ class Run:
     def lane_name(self, lane: int) -> str:
         """`rank 3`, or `rank 3 lane 1` where the rank has several."""
         rank, worker = self.lanes[lane]
+        if self.threads:
+            thread = self.threads.get(lane)
+            return f"rank {rank}" if thread is None else f"rank {rank}, thread {thread!r}"
         several = len(self.lanes) > self.ranks and (rank, 1) in self.lanes
         return f"rank {rank} lane {worker}" if several else f"rank {rank}"
 

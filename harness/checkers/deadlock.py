@@ -45,8 +45,8 @@ class Deadlock:
             return leaks(run)
         if run.ended != "blocked" or not run.blocked or real_failures(run):
             return ()
-        if any(blocked.kind == "work" for blocked in run.blocked):
-            return ()  # in calls of torch.distributed: torch_waits.py
+        if any(blocked.kind in ("work", "lock") for blocked in run.blocked):
+            return ()  # in calls of torch.distributed, or locks of its threads: torch_waits.py
         return (_Diagnosis(run).finding(),)
 
 

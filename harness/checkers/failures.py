@@ -134,6 +134,9 @@ def _stuck(run: Run) -> list[str]:
 
 def stuck_at(run: Run, blocked: Blocked) -> str:
     """`is blocked in wait at file.py:3 in f: 'sig'[0] = 0, awaited >= 1`."""
+    if blocked.kind == "lock":
+        at = f" at {place(blocked.code, blocked.lasti)}" if blocked.code is not None else ""
+        return f"waits in {blocked.detail}{at}"
     if blocked.code is None:
         return f"was stopped before its next {blocked.kind}"
     what = blocked.detail.split()[0] if blocked.kind == "work" else blocked.kind

@@ -61,7 +61,8 @@ def by_group(run: Run) -> dict[str, dict[int, dict[int, Call]]]:
 
 def where(call: Call) -> str:
     """`all_reduce(x: [4] float32, op=sum) at file.py:3 in main`."""
-    return f"{call} at {place(call.code, call.lasti)}"
+    thread = f" (thread {call.thread!r})" if call.thread else ""
+    return f"{call} at {place(call.code, call.lasti)}{thread}"
 
 
 def _places(one: Call, other: Call) -> str:

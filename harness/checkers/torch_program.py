@@ -13,6 +13,7 @@ differs from the default run's, though no fault was planted. The run itself hold
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -22,6 +23,7 @@ from harness.checkers.torch_devices import same_device
 from harness.checkers.torch_matching import NAME, call_site, matching, where
 from harness.checkers.torch_waits import standstill
 from harness.checkers.wording import finding, ranks
+from harness.diagnosis.table import BECAUSE
 from harness.finding import Finding
 from harness.frontends.torch_distributed.calls import ANY, Call
 from harness.record import Run
@@ -44,11 +46,29 @@ class TorchProgram:
             return
         root = same_device(run) or matching(run) or standstill(run)
         if root is not None:
-            yield msgspec.structs.replace(root, consequences=tuple(aftermath(run)))
+            yield msgspec.structs.replace(
+                root, consequences=tuple(aftermath(run)), **_by_threads(run, root)
+            )
         found = list(buffers(run))
         yield from found
         if root is None and not found and not run.failures and run.ended == "returned":
             yield from _another_result(run)
+
+
+def _by_threads(run: Run, root: Finding) -> dict[str, Any]:
+    """What a finding says otherwise where two threads of a rank use one group: its cause and remedy."""
+    if root.cause == BECAUSE["lock_over_collective"][0]:
+        return {}
+    users: dict[tuple[str, int], dict[str, None]] = {}
+    for call in [c for calls in run.torch_calls for c in calls if not c.p2p and c.number >= 0]:
+        users.setdefault((call.group_name, call.rank), {})[call.thread] = None
+    for (group, rank), threads in users.items():
+        if len(threads) > 1:
+            who = " and ".join(f"thread {name!r}" if name else "the main thread" for name in threads)
+            cause, remedy = BECAUSE["two_threads"]
+            line = f"collectives of group {group!r} are made by {who} of rank {rank}"
+            return {"evidence": (*root.evidence, line), "cause": cause, "remedy": remedy}
+    return {}
 
 
 def _another_result(run: Run) -> Iterable[Finding]:

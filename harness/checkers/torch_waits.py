@@ -6,14 +6,18 @@ waited for that has returned, else a ring of ranks that wait for each other, whi
 (unsatisfied) whoever waits. A message that has no partner is named on both sides: peer, tag, and what
 the peer does instead.
 
-Not modelled: lanes other than one a rank; a rank that polls without waiting (progress.py).
+A thread that waits for another thread of its rank (a lock, a queue, a join) waits for the one that has
+the lock, where that is known, else for any of its rank that waits in a call. Which thread of a peer owes
+a collective is not known: the one of the same name is taken for it, else the main one.
+
+Not modelled: a rank that polls without waiting (progress.py).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from harness.checkers.failures import real_failures
+from harness.checkers.failures import real_failures, stuck_at
 from harness.checkers.torch_matching import (
     NAME,
     by_group,
@@ -25,33 +29,47 @@ from harness.checkers.torch_matching import (
 from harness.checkers.wording import finding, ranks
 from harness.finding import Finding
 from harness.frontends.torch_distributed.calls import ANY, Call
-from harness.record import Blocked, Run, place, site_of
+from harness.record import Blocked, Run, Site, place, site_of
 
 
 class _Wait(NamedTuple):
-    """What a blocked rank waits in, and for whom: for all of them, or for any one."""
+    """What a blocked lane waits in, and for which ranks: for all of them, or for any one. call: None for
+    a lock, which is `blocked`'s."""
 
-    call: Call
-    needs: tuple[int, ...]
-    any_of: bool
+    blocked: Blocked
+    call: Call | None
+    needs: tuple[int, ...] = ()
+    any_of: bool = False
+
+    @property
+    def site(self) -> Site:
+        """The user's call."""
+        if self.call is not None:
+            return call_site(self.call)
+        return site_of(self.blocked.code, self.blocked.lasti, "lock")
+
+
+_Waits = dict[int, _Wait]  # by lane
 
 
 def standstill(run: Run) -> Finding | None:
     """The finding of a world that is blocked in calls of torch.distributed, or None."""
     if run.ended != "blocked" or real_failures(run):
         return None
-    waits = {}
-    for blocked in run.blocked:
+    waits: _Waits = {}
+    for blocked in sorted(run.blocked, key=lambda one: one.lane):
         if (call := _call_of(run, blocked)) is not None:
-            waits[blocked.rank] = _Wait(call, *_needs(run, call))
+            waits[blocked.lane] = _Wait(blocked, call, *_needs(run, call))
+        elif blocked.kind == "lock":
+            waits[blocked.lane] = _Wait(blocked, None)
     stuck = {blocked.rank for blocked in run.blocked}
-    for rank, wait in sorted(waits.items()):
+    for lane, wait in waits.items():
         gone = [peer for peer in wait.needs if peer not in stuck]
         if gone and (not wait.any_of or len(gone) == len(wait.needs)):
-            return _gone(run, rank, wait, gone, waits)
+            return _gone(run, lane, gone, waits)
     if apart := _tags(waits):
         return apart
-    if ring := _ring(waits):
+    if ring := _ring(run, waits):
         return _cycle(run, ring, waits)
     return _unsatisfied(run, waits) if waits else _store(run)
 
@@ -100,84 +118,116 @@ def _needs(run: Run, call: Call) -> tuple[tuple[int, ...], bool]:
     return (others, True) if call.peer == ANY else ((call.peer,), False)
 
 
-def _ring(waits: dict[int, _Wait]) -> list[int]:
-    """Ranks each of which waits for the next, and the last one for the first; the lowest first."""
-    for start in sorted(waits):
+def _followers(run: Run, lane: int, waits: _Waits) -> list[int]:
+    """The blocked lanes for one of which a lane waits, the likeliest first."""
+    wait = waits[lane]
+    if wait.call is not None:
+        found = []
+        for peer in wait.needs:
+            lanes = [other for other in waits if waits[other].blocked.rank == peer]
+            found += sorted(lanes, key=lambda other: (
+                run.threads.get(other) != run.threads.get(lane), other in run.threads, other
+            ))[:1]
+        return found
+    if wait.blocked.holder >= 0:
+        return [wait.blocked.holder] if wait.blocked.holder in waits else []
+    return [
+        other for other, one in waits.items() if other != lane and one.call is not None
+        and one.blocked.rank == wait.blocked.rank
+    ]
+
+
+def _ring(run: Run, waits: _Waits) -> list[int]:
+    """Lanes each of which waits for the next, and the last one for the first; the lowest first."""
+    for start in waits:
         path: list[int] = []
-        rank: int | None = start
-        while rank is not None and rank not in path:
-            path.append(rank)
-            rank = next((peer for peer in waits[rank].needs if peer in waits), None)
-        if rank is not None:
-            ring = path[path.index(rank) :]
+        lane: int | None = start
+        while lane is not None and lane not in path:
+            path.append(lane)
+            lane = next(iter(_followers(run, lane, waits)), None)
+        if lane is not None:
+            ring = path[path.index(lane) :]
             lowest = ring.index(min(ring))
             return ring[lowest:] + ring[:lowest]
     return []
 
 
-def _tags(waits: dict[int, _Wait]) -> Finding | None:
+def _tags(waits: _Waits) -> Finding | None:
     """A send and a recv that wait for each other, and have different tags."""
-    for wait in waits.values():
-        send, other = wait.call, waits.get(wait.call.peer)
-        if send.kind == "send" and other and other.call.kind == "recv" and (
-            other.call.peer == send.rank and other.call.tag != send.tag
-            and other.call.group_name == send.group_name
-        ):
-            return finding(
-                NAME, "different_tag", send.rank,
-                f"rank {send.rank} waits in {where(send)}, rank {other.call.rank} in "
-                f"{where(other.call)}: the tags differ",
-                sites=(call_site(send), call_site(other.call)),
-            )
+    calls = [wait.call for wait in waits.values() if wait.call is not None]
+    for send in calls:
+        for other in calls if send.kind == "send" else ():
+            if (
+                other.kind == "recv" and other.rank == send.peer and other.peer == send.rank
+                and other.tag != send.tag and other.group_name == send.group_name
+            ):
+                return finding(
+                    NAME, "different_tag", send.rank,
+                    f"rank {send.rank} waits in {where(send)}, rank {other.rank} in "
+                    f"{where(other)}: the tags differ",
+                    sites=(call_site(send), call_site(other)),
+                )
     return None
 
 
 def _for(run: Run, wait: _Wait) -> str:
     """`waits in send([4] float32, to rank 1) at file.py:3 in main`."""
     call = wait.call
+    if call is None:
+        return stuck_at(run, wait.blocked)
     group = "" if call.p2p else of_group(run, call)
     usual = next((c.group_name for calls in run.torch_calls for c in calls if not c.p2p), "")
     if not group and not call.p2p and call.group_name != usual:
         group = f" of group {call.group_name!r}"  # another one of all ranks
-    return f"waits in {where(call)}{group}"
+    return f"waits in {call} at {place(call.code, call.lasti)}{group}"
 
 
-def _others(run: Run, waits: dict[int, _Wait], told: list[int]) -> list[str]:
-    return [
-        f"rank {rank} {_for(run, wait)}; for {'any of ' if wait.any_of else ''}{ranks(wait.needs)}"
-        for rank, wait in sorted(waits.items(), key=lambda item: (item[0] not in told, item[0]))
-    ]
+def _others(run: Run, waits: _Waits, told: list[int]) -> list[str]:
+    lines = []
+    for lane, wait in sorted(waits.items(), key=lambda item: (item[0] not in told, item[0])):
+        whom = f"{'any of ' if wait.any_of else ''}{ranks(wait.needs)}" if wait.call is not None else (
+            run.lane_name(wait.blocked.holder) if wait.blocked.holder >= 0 else ""
+        )
+        lines.append(f"{run.lane_name(lane)} {_for(run, wait)}{f'; for {whom}' if whom else ''}")
+    return lines
 
 
-def _cycle(run: Run, ring: list[int], waits: dict[int, _Wait]) -> Finding:
-    """send_recv_cycle: all of it are messages; cycle: collectives too."""
-    calls = [waits[rank].call for rank in ring]
-    messages = all(call.p2p for call in calls)
-    steps = [f"rank {rank} {_for(run, waits[rank])}" for rank in ring]
-    again = f"rank {ring[0]}"
+def _cycle(run: Run, ring: list[int], waits: _Waits) -> Finding:
+    """send_recv_cycle: all of it are messages; cycle: collectives, or locks, too."""
+    parts = [waits[lane] for lane in ring]
+    messages = all(part.call is not None and part.call.p2p for part in parts)
+    steps = [f"{run.lane_name(lane)} {_for(run, waits[lane])}" for lane in ring]
+    again = run.lane_name(ring[0])
+    who = f"{len(ring)} lanes" if run.threads else ranks(ring)
     return finding(
-        NAME, "send_recv_cycle" if messages else "cycle", ring[0],
-        f"{ranks(ring)} wait for each other: {' -> '.join((*steps, again))}" if len(ring) > 1 else
+        NAME, "send_recv_cycle" if messages else "cycle", parts[0].blocked.rank,
+        f"{who} wait for each other: {' -> '.join((*steps, again))}" if len(ring) > 1 else
         f"{steps[0]} for itself",
-        sites=map(call_site, calls), evidence=_others(run, waits, ring),
+        sites=[part.site for part in parts], evidence=_others(run, waits, ring),
         graph=[f"{step}  <- here" for step in steps] + [f"    -> {again}"],
+        because="" if all(part.call for part in parts) else "lock_over_collective",
     )
 
 
-def _unsatisfied(run: Run, waits: dict[int, _Wait]) -> Finding:
-    rank = min(waits)
+def _unsatisfied(run: Run, waits: _Waits) -> Finding:
+    """Whoever waits for nobody that is blocked; idle threads of a pool last."""
+    lane = min(waits, key=lambda one: (
+        bool(run.threads and _followers(run, one, waits)), waits[one].blocked.code is None,
+        one in run.threads, one,
+    ))
+    wait = waits[lane]
     return finding(
-        NAME, "unsatisfied", rank, f"rank {rank} {_for(run, waits[rank])}; nothing can end the wait",
-        sites=(call_site(waits[rank].call),), evidence=_others(run, waits, [rank]),
+        NAME, "unsatisfied", wait.blocked.rank,
+        f"{run.lane_name(lane)} {_for(run, wait)}; nothing can end the wait",
+        sites=(wait.site,), evidence=_others(run, waits, [lane]),
     )
 
 
-def _gone(
-    run: Run, rank: int, wait: _Wait, gone: list[int], waits: dict[int, _Wait]
-) -> Finding:
+def _gone(run: Run, lane: int, gone: list[int], waits: _Waits) -> Finding:
     """A rank waits for one that has returned: a message without a partner, or a call left out."""
-    call, peer = wait.call, gone[0]
-    evidence = _others(run, waits, [rank])
+    call, peer, rank = waits[lane].call, gone[0], waits[lane].blocked.rank
+    assert call is not None
+    evidence = _others(run, waits, [lane])
     last = run.torch_calls[peer][-1:] if peer < len(run.torch_calls) else []
     did = f"its last call was {where(last[0])}" if last else "it made no call"
     if not call.p2p:

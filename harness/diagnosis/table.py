@@ -11,7 +11,7 @@ from __future__ import annotations
 from harness.diagnosis.pld_causes import PLD
 from harness.diagnosis.store_causes import CAUSES
 from harness.diagnosis.stores import STORES
-from harness.diagnosis.torch_causes import TORCH
+from harness.diagnosis.torch_causes import OF_THREADS, TORCH
 
 LIKELY: dict[str, tuple[str, str]] = {
     "integrity/wrong_value": (
@@ -175,8 +175,9 @@ LIKELY: dict[str, tuple[str, str]] = {
         "a host tensor lies in private memory", "call share_memory_() before world.prepare"
     ),
     "exceptions/thread_started": (
-        "the rank program starts a thread (DataLoader's pin_memory, async_save, an executor)",
-        "start none in simulation, or use another fabric",
+        "a rank program starts a thread; or a script starts one that waits in the operating system "
+        "(asyncio's executor, multiprocessing's pools)",
+        "lanes in a rank program; threading or concurrent.futures in a script; or another fabric",
     ),
     "rendezvous/lost_write": (
         "a client takes a request that it could send for one that was done: the answer is not waited for",
@@ -379,7 +380,7 @@ BECAUSE: dict[str, tuple[str, str]] = {
 }
 
 
-BECAUSE |= CAUSES
+BECAUSE |= CAUSES | OF_THREADS
 
 
 def likely(name: str, because: str = "") -> tuple[str, str]:

@@ -114,3 +114,17 @@ TORCH: dict[str, tuple[str, str]] = {
         "set the environment as torchrun does; give new_group the same list on every rank",
     ),
 }
+
+# What the record shows of threads.
+OF_THREADS: dict[str, tuple[str, str]] = {
+    "two_threads": (
+        "two threads of a rank issue collectives on one group: which of them comes first is chance, and "
+        "another on each rank",
+        "give the thread a group of its own (dist.new_group, made by the main thread on every rank), or "
+        "issue all collectives of a group from one thread",
+    ),
+    "lock_over_collective": (
+        "a thread holds a lock while it waits in a collective, and what would complete it needs a lock",
+        "release the lock before the collective, or let one thread make all collectives",
+    ),
+}

@@ -164,6 +164,7 @@ class _Watchdog:
     def raise_in_run(self, error: type[BaseException]) -> None:
         """Have the thread that runs raise `error` at its next bytecode."""
         thread = self.watched.thread_id(self.thread_id)
+        self.watched.struck = self.watched.current
         self.struck.append(thread)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 

@@ -165,6 +165,12 @@ class Choosing(Works):
         """The number of an owner in events: lanes first, then one-sided operations."""
         return owner.index if isinstance(owner, Lane) else self.lane_count + owner.number
 
+    def lane_numbered(self, number: int) -> Lane | None:
+        """The lane that has this owner's number during the run; None if an operation has it."""
+        if number < 0:  # a late one's (late_lanes.py)
+            return self.lanes[self.lane_count - 2 - number]
+        return self.lanes[number] if number < self.lane_count else None
+
     def _idle(self) -> bool:
         """Nobody is enabled: whether something outside the programs lets them go on."""
         if self._sleepers and self._wake():

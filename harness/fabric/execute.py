@@ -97,7 +97,7 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
         blocked.extend(
             blocked_lane(lane, simulation, windows)
             for lane in simulation.lanes
-            if lane.stuck and lane not in simulation.polled
+            if lane.stuck and lane not in simulation.polled and not simulation.idles(lane)
         )
         starved.extend(found for ask in simulation.starved if (found := ask()) is not None)
         # A program that was not written for us keeps state that no probe could put back.
@@ -126,10 +126,10 @@ def _once(job: Job, *, swapping: bool) -> tuple[Run, bool]:
                 for lane in simulation.lanes:
                     simulation.end_uses(lane)
     job.derived = simulation.derived
+    simulation.number_anew(blocked)
     run = finished(job, simulation, ranks, windows, world, observed, interposer, blocked)
-    run.dispatched = dispatched
-    run.starved = starved
-    _left_by_frontends(run, ranks, threads=job.threads)
+    run.dispatched, run.starved = dispatched, starved
+    _left_by_frontends(run, ranks, simulation)
     drew = simulation.ambient.drew
     simulation.release()
     for state in ranks:  # they know their lanes, which know them
@@ -264,7 +264,11 @@ def blocked_lane(lane: Lane, simulation: Simulation, windows: SharedWindows) -> 
     code, lasti = reason[-2:]
     return Blocked(
         lane.index, lane.rank, str(reason[0]), -1, 0, 0, lane.outstanding, "==", code, lasti,
-        detail=f"{reason[2]} #{reason[1]}" if reason[0] == "work" else "",
+        detail=(
+            f"{reason[2]} #{reason[1]}" if reason[0] == "work"
+            else reason[1].told(lane) if reason[0] == "lock" else ""
+        ),
+        holder=reason[1].holder_for(lane) if reason[0] == "lock" else -1,
     )
 
 
@@ -301,8 +305,8 @@ def _programs(program: HostProgram) -> list[Any]:
 def _results(simulation: Simulation, ranks: int) -> list[Any]:
     """By rank, what its dispatches returned: a value each, or a list of one a lane; None if not all
     lanes ended."""
-    if len(simulation.lanes) == ranks:
-        return [lane.result for lane in simulation.lanes]
+    if len(simulation.lanes) == ranks or any(lane.thread for lane in simulation.lanes):
+        return [lane.result for lane in simulation.lanes[:ranks]]
     results: list[list[Any]] = [[] for _ in range(ranks if simulation.lanes else 0)]
     for lane in simulation.lanes:
         if lane.state != "new" and (lane.blocked_on is None or lane.blocked_on[0] != "idle"):
@@ -315,11 +319,14 @@ def _results(simulation: Simulation, ranks: int) -> list[Any]:
     ]
 
 
-def _left_by_frontends(run: Run, ranks: Sequence[RankState], *, threads: bool) -> None:
+def _left_by_frontends(run: Run, ranks: Sequence[RankState], simulation: Simulation) -> None:
     """Add to the record what a program of frontends/ has left with its ranks."""
     notes = [rank.notes for rank in ranks]
     run.notes = notes if any(notes) else []
-    if threads:
+    if simulation.threaded:
+        run.threads = {lane.index: lane.thread for lane in simulation.lanes if lane.thread}
+        if run.threads:
+            run.by_main = [rank.printed.of_main if rank.printed else "" for rank in ranks]
         run.torch_calls = [rank.torch_calls for rank in ranks]
         run.torch_waits = {number: at for rank in ranks for number, at in rank.torch_waits.items()}
         run.printed = [rank.printed.text if rank.printed else "" for rank in ranks]

@@ -21,7 +21,7 @@ POLL_VALUES_MAX = 16
 QUIET_EVENTS = frozenset((
     "load", "remote_load", "get_issue", "get_nbi", "get", "read", "read_part", "land", "fence",
     "quiet", "publish", "sleep", "expired", "is_completed", "store_check",
-    "store_count", "store_num_keys", "store_queue_len",
+    "store_count", "store_num_keys", "store_queue_len", "lock_missed",
 ))
 EVENT_SECONDS = 1e-6
 STREAMS = 1 << 16  # more than ranks
@@ -30,13 +30,15 @@ STREAMS = 1 << 16  # more than ranks
 class Lane:
     """One worker of a rank. `pending` describes the operation it will perform when it is chosen.
 
-    index: its number in the world, in the order of (rank, worker); with one lane a rank, the rank.
+    index: its number in the world, in the order of (rank, worker); with one lane a rank, the rank. Of a
+    lane that begins during the run it is FIRST_LATE and below while that lasts (late_lanes.py).
+    thread: the name of the program's thread that it is, or "".
     """
 
     __slots__ = (
-        "blocked_on", "carrier", "dying", "enabled", "failure", "fence_mark", "index", "inject",
+        "blocked_on", "carrier", "dying", "enabled", "failure", "fence_mark", "fresh", "index", "inject",
         "outstanding", "parked", "pending", "program", "rank", "reads", "rests", "result", "state",
-        "stopped", "stream", "unwinds", "uses", "worker",
+        "stopped", "stream", "thread", "unwinds", "uses", "worker",
     )
 
     def __init__(
@@ -64,6 +66,8 @@ class Lane:
         self.unwinds = 0
         self.uses: list[TensorUse] | None = None  # plain tensors in flight
         self.rests = False  # until it is roused; then it begins with an event of its own
+        self.thread = ""
+        self.fresh = False  # begun during the run, and not chosen yet
 
     @property
     def idle(self) -> bool:
@@ -74,6 +78,9 @@ class Lane:
     def stuck(self) -> bool:
         """Whether it has not ended, and not for want of work."""
         return self.state == "running" and not self.idle
+
+
+Alarm = tuple[float, int, int, Lane, Any]  # due, lane's number, its own, lane, what it waits in
 
 
 class Waiting:
@@ -93,7 +100,7 @@ class Waiting:
         self._parked: list[Lane] = []
         self._looked = 0
         self._stale = 0
-        self._sleepers: list[tuple[float, int, int, Lane, Any]] = []
+        self._sleepers: list[Alarm] = []
         self._alarms = 0
         self._now = 0.0
         self.event_seconds = EVENT_SECONDS
@@ -207,7 +214,10 @@ class Waiting:
     def _wake(self) -> bool:
         """The next alarm, if there is one; virtual time goes on to it."""
         while self._sleepers:
-            due, _, _, lane, reason = heappop(self._sleepers)
+            alarm = self._next_alarm()
+            if alarm is None:
+                return False
+            due, _, _, lane, reason = alarm
             if lane.blocked_on is not reason or lane.enabled:
                 continue  # what it waited for came first
             self._now = max(self._now, due)
@@ -217,6 +227,10 @@ class Waiting:
                 self._unblock(lane)
             return True
         return False
+
+    def _next_alarm(self) -> Alarm | None:
+        """The next one, taken out; None if none may ring."""
+        return heappop(self._sleepers)
 
     def sleep(self, seconds: float) -> None:
         """time.sleep of a rank program: costs virtual time only (of a host program: nothing)."""

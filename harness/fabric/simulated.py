@@ -31,10 +31,11 @@ from harness.ambient import Ambient
 from harness.errors import NoSchedulingPoint, PeerLost, RankDied, Unwound
 from harness.fabric import carrier, threads
 from harness.fabric.carrier import Carrier, watch
-from harness.fabric.choosing import Chooser, Choosing
+from harness.fabric.choosing import Chooser
 from harness.fabric.flight import InFlight
 from harness.fabric.frames import PACKAGE, user_frame, user_frame_of
 from harness.fabric.lanes import EVENT_SECONDS, POLL_OPERATIONS, Lane
+from harness.fabric.late_lanes import LateLanes
 from harness.fabric.threads import LeftBehind, ThreadCarrier
 from harness.fabric.torch_modes import Modes, end, modes, set_modes
 from harness.plan import Hold, Preempt
@@ -44,7 +45,7 @@ EVENTS_MAX = 200_000
 PROBE_EVENTS = 200
 
 
-class Simulation(Choosing):
+class Simulation(LateLanes):
     """One run's engine. Build it, add lanes, call `run`, read the fields."""
 
     def __init__(
@@ -57,8 +58,7 @@ class Simulation(Choosing):
             size, schedule, eager=eager, chooser=chooser, guide=guide, events_max=events_max,
             torn=torn,
         )
-        self.threaded = threaded
-        self.event_seconds = event_seconds
+        self.threaded, self.event_seconds = threaded, event_seconds
         self.failures: list[Failure] = []
         self.peers_lost: list[int] = []
         self.stopping = False
@@ -125,6 +125,7 @@ class Simulation(Choosing):
             del lane.program
             if lane.state != "new":
                 del lane.carrier
+        self.struck = None
         self.starved.clear()
         del self.ambient
 
@@ -183,7 +184,8 @@ class Simulation(Choosing):
         """A signal has struck the hub's thread while a lane has the turn."""
         self._interrupt = self._interrupt or error
         self.stopping = self.gate = self.slow = True
-        threads.strike(self.current.carrier.greenlet)
+        if self.current.carrier is not None:
+            threads.strike(self.current.carrier.greenlet)
 
     def _leave_behind(self, lane: Lane) -> None:
         """A lane's thread does not come back from native code: the run ends without it."""
@@ -191,19 +193,12 @@ class Simulation(Choosing):
         lane.carrier.greenlet.dead = True
         lane.state = "unwound"
         if self._interrupt is None:
-            error = NoSchedulingPoint(
-                f"rank {lane.rank}: no scheduling point for {carrier.LIMIT_SECONDS:g} s, and it does not "
-                "come back from native code"
-            )
+            told = self._too_slow(lane, carrier.LIMIT_SECONDS)
+            error = NoSchedulingPoint(f"{told}, and it does not come back from native code")
             lane.state = "raised"
             lane.failure = self._failure(lane, error, frame)
             self.failures.append(lane.failure)
         self.stopping = self.gate = self.slow = True
-
-    def thread_id(self, hub: int) -> int:
-        """The thread that runs now. hub: the one that started the run."""
-        lane = self.current
-        return lane.carrier.greenlet.ident if self.threaded and lane.state != "new" else hub
 
     def _job(self, lane: Lane) -> Callable[[], greenlet]:
         def job() -> greenlet:
@@ -244,8 +239,8 @@ class Simulation(Choosing):
             lane.failure = self._failure(lane, error)
         else:
             if isinstance(error, NoSchedulingPoint | Unwound):  # both are the watchdog's
-                limit = f"rank {lane.rank}: no scheduling point for {carrier.LIMIT_SECONDS:g} s"
-                error = NoSchedulingPoint(limit).with_traceback(error.__traceback__)
+                told = self._too_slow(lane, carrier.LIMIT_SECONDS)
+                error = NoSchedulingPoint(told).with_traceback(error.__traceback__)
             lane.state = "raised"
             lane.failure = self._failure(lane, error)
             self.failures.append(lane.failure)
@@ -274,6 +269,7 @@ class Simulation(Choosing):
         if lane.state != "unwound":  # what an unwound lane waited for is told from its pending
             lane.pending = ("ended",)
         self._leaving()  # it may not have put back what it had set
+        self._carried_to_its_end(lane)
         if self.gate:
             return self._hub
         if self.ambient.swapping:
@@ -290,8 +286,10 @@ class Simulation(Choosing):
     def _unwind(self) -> None:
         """End every lane that has not ended, in order; `stopping` makes their operations raise."""
         self.stopping = self.gate = self.slow = True
-        for lane in self.lanes:
-            if lane.state == "running":
+        for lane in [*self.lanes]:
+            if lane.fresh:
+                lane.state = "unwound"
+            elif lane.state in ("running", "dropped"):
                 if self.ended == "returned" and lane.stuck:
                     self.ended = "blocked"
                 if lane.stopped is None:  # now, before `finally` blocks change it
@@ -299,10 +297,10 @@ class Simulation(Choosing):
                 self.current = lane
                 if not lane.carrier.greenlet.dead:
                     self._turn_to(lane, Unwound)
-                if lane.state == "running":  # it swallows every Unwound: its carrier is lost
+                if lane.state in ("running", "dropped"):  # it swallows every Unwound: its carrier is lost
                     lane.state = "unwound"
                     continue
-            if lane.state != "new":
+            if lane.state != "new" and lane.carrier is not None:
                 (threads if self.threaded else carrier).give_back(lane.carrier)
 
     # Switching ----------------------------------------------------------------------------------

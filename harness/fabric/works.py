@@ -86,4 +86,5 @@ class Works(Deliveries):
         op.done = True
         (self.due if op in self.due else self._held).remove(op)
         for lane in op.waiters:
-            self.unblock(lane)
+            if lane.state == "running":
+                self.unblock(lane)

@@ -254,7 +254,8 @@ class _Drawing:
         """The columns' names."""
         text = "event".ljust(self.left)
         for rank in self.at:
-            text += self.run.lane_name(rank).ljust(self.cell)
+            name = self.run.lane_name(rank)
+            text += fitting([name, name.replace(", thread ", " ")], self.cell - 1).ljust(self.cell)
         return text.rstrip()
 
     def rows(self, chosen: list[int], marked: set[int], edges: list[Edge]) -> list[str]:

@@ -89,10 +89,8 @@ class PausedRank(Chooser):
         """The default choice, without the paused lane while it pauses."""
         events = simulation.events
         for event in events[self._seen :]:
-            owner = event[0]
-            self._counted += (
-                owner < simulation.lane_count and self._pauses(simulation.lanes[owner])
-            )
+            lane = simulation.lane_numbered(event[0])
+            self._counted += lane is not None and self._pauses(lane)
         self._seen = len(events)
         if self._counted >= self.nth and not self._over:
             others = [lane for lane in lanes if not self._pauses(lane)]

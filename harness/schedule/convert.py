@@ -15,6 +15,7 @@ import msgspec
 
 from harness.errors import EngineError
 from harness.fabric.execute import Job
+from harness.fabric.late_lanes import running_number
 from harness.plan import Deviation, Hold, Plan
 from harness.record import Run
 from harness.run import execute_plan
@@ -109,7 +110,8 @@ def holds_of(run: Run) -> list[Hold]:
 
 def deviations_of(plan: Plan, scenario: Scenario, run: Run) -> tuple[Deviation, ...]:
     """The schedule that makes `plan` repeat `run`. Raises EngineError if it does not."""
-    owners = [event[0] for event in run.raw]
+    lanes, late = len(run.lanes), len(run.threads)
+    owners = [running_number(event[0], lanes, late) for event in run.raw]
     count = len(owners)
 
     def guide(clock: int) -> int:

@@ -42,6 +42,9 @@ MAY_OPEN = {
     # What runs in a rank's real process, behind torch's own threads; the type of a time-out.
     "harness/frontends/torch_distributed/late_work.py": {"threading", "datetime"},
     "harness/frontends/torch_distributed/interposed.py": {"datetime"},
+    # The doors of a program's threads.
+    "harness/frontends/torch_distributed/lane_locks.py": {"threading"},
+    "harness/frontends/torch_distributed/rank_threads.py": {"threading"},
     "harness/fabric/torchrun.py": {"datetime"},
 }
 BANNED_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "managers", "misc"}
@@ -58,6 +61,7 @@ TESTED_ELSEWHERE = {
     "harness/fabric/simulated.py": "test_delivery, test_schedule, test_polling, test_unwinding",
     "harness/fabric/flight.py": "test_delivery",
     "harness/fabric/choosing.py": "test_schedule",
+    "harness/fabric/late_lanes.py": "test_rank_threads: programs whose threads they are",
     "harness/fabric/frames.py": "test_unwinding, test_scenario: whose line an error names",
     "harness/fabric/one_sided.py": "test_operations, test_delivery",
     "harness/fabric/windows.py": "test_operations",

@@ -131,7 +131,7 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
     def _issue(self, request: Request) -> SimulatedWork:
         place = self.place
         frame, code, lasti = place.here()
-        if place.sim.current is not place.lane:
+        if place.sim.current.rank != place.index:
             raise WrongCollective(
                 f"{request.kind} at {line_of(code, lasti)}: this handle of group {self._name!r} is rank "
                 f"{place.index}'s, and another rank uses it: a module that all ranks share keeps it "
@@ -139,12 +139,12 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
             )
         call = Call(
             kind=request.kind, rank=self.ranks[self._rank], group=self.ranks, group_name=self._name,
-            seq=self._sequence(request), op=request.op,
+            seq=-1 if place.several else self._sequence(request), op=request.op,
             root=self._global(request.root), peer=self._global(request.peer), tag=request.tag,
             inputs=metas(place, request.given), outputs=metas(place, request.taken),
             splits=request.splits, async_op=request.async_op, number=place.sim.issued, code=code,
             lasti=lasti, at=len(place.sim.events), what=request.what or object_call(),
-            card=self._card(request), **at_hand(place, frame, request),
+            card=self._card(request), thread=place.thread, **at_hand(place, frame, request),
         )
         refused = self.gone or request.refused(len(self.ranks)) or next(
             (why for t in request.inputs if (why := refusal(call.family, t.dtype, request.op))), ""
@@ -154,20 +154,22 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
             raise WrongCollective(f"{place.called(request.kind, code, lasti)}: {refused}")
         part = Part(place, call, request.inputs, request.outputs)
         work = SimulatedWork(place, part, self.timeout)
-        place.offer(request.kind, functools.partial(self._perform, part), code, lasti)
+        place.offer(request.kind, functools.partial(self._perform, part, request), code, lasti)
         place.outstanding[part.op.number] = work
         if self._batch is not None:
             self._batch.append(work)
         return work
 
-    def _perform(self, part: Part) -> None:
-        """Announce the call, then put it in flight: one event."""
+    def _perform(self, part: Part, request: Request) -> None:
+        """Announce the call, then put it in flight: one event. Of several threads of a rank the first to
+        put theirs in flight has the lower sequence number."""
         place, call = self.place, part.call
         sim = place.sim
         place.point(call.kind, -1, place.index, 0, 0)
         part.snapshot()
         part.op = sim.work(place.lane, call.kind, part.complete, call.code, call.lasti)
-        part.call = call = _with(call, number=part.op.number, at=len(sim.events))
+        seq = self._sequence(request) if call.seq < 0 else call.seq
+        part.call = call = _with(call, seq=seq, number=part.op.number, at=len(sim.events))
         place.calls.append(call)
         place.lane.reads = 0
         nbytes = sum(tensor.numel() * tensor.element_size() for tensor in part.inputs)

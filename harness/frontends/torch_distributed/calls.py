@@ -84,6 +84,7 @@ class Call:
     collective ("all_gather_object") of which this call is a part, or FUNCTIONAL; of a new_group its list
     of ranks, of a split_group its parts.
     card: machine and CUDA device where NCCL would do it, as `0:3`; "" where that is not certain.
+    thread: the name of the program's thread that made it; "" for the main one.
     """
 
     kind: str
@@ -109,6 +110,7 @@ class Call:
     at: int = 0
     what: str = ""
     card: str = ""
+    thread: str = ""
 
     @property
     def family(self) -> str:

@@ -6,8 +6,9 @@ program has changed in them. The modules that a program imports from its own fol
 module-level variable is not shared among ranks.
 
 Loggers, exit handlers and the filters of warnings are the rank's own, too; warnings are not printed,
-since Python shows them once a process. Starting a process is refused with a typed error (threads are, by
-harness/ambient.py). A program that ends its process at once (os._exit, os.abort, os.kill) ends its rank.
+since Python shows them once a process. A module that a rank is importing is locked for itself only.
+Starting a process is refused with a typed error (threads: rank_threads.py). A program that ends its
+process at once (os._exit, os.abort, os.kill) ends its rank.
 
 Not modelled: the C library's environment (native code sees the real one), signals (their handlers are
 never called), the working directory, open files, state that torch or another library keeps for the
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import importlib
 import io
 import itertools
 import logging
@@ -37,6 +39,7 @@ import torch
 
 from harness.errors import ProcessStarted, RankExited
 from harness.fabric.frames import is_library, user_frame_of
+from harness.frontends.torch_distributed.lane_locks import here
 from harness.record import place
 
 PRINTED_MAX = 65536  # characters of output that a rank's log keeps
@@ -56,7 +59,7 @@ class Output(io.TextIOBase):
     """What a rank prints: kept for its log, the end of it."""
 
     def __init__(self) -> None:
-        self._parts: deque[str] = deque()
+        self._parts: deque[tuple[str, bool]] = deque()  # with whether its main thread has printed it
         self._held = 0
 
     def writable(self) -> bool:
@@ -65,16 +68,22 @@ class Output(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Keep `text`."""
-        self._parts.append(text)
+        place = here.place
+        self._parts.append((text, place is None or not place.several or not place.thread))
         self._held += len(text)
         while self._held > PRINTED_MAX and len(self._parts) > 1:
-            self._held -= len(self._parts.popleft())
+            self._held -= len(self._parts.popleft()[0])
         return len(text)
 
     @property
     def text(self) -> str:
         """What has been printed, the end of it."""
-        return "".join(self._parts)[-PRINTED_MAX:]
+        return "".join(text for text, _ in self._parts)[-PRINTED_MAX:]
+
+    @property
+    def of_main(self) -> str:
+        """The same without what other threads than the main one have printed."""
+        return "".join(text for text, main in self._parts if main)[-PRINTED_MAX:]
 
 
 def _refuse(rank: int, what: str) -> Callable[..., Any]:
@@ -175,6 +184,7 @@ class Surroundings:
             (signal, "signal", lambda number, handler: signal.SIG_DFL),
             (warnings, "filters", [("ignore", None, Warning, None, 0)]),
             (_Defaults(), "dtype", torch.get_default_dtype()),
+            (importlib._bootstrap, "_module_locks", {}),
             *_loggers(),
             *((owner, name, _refuse(rank, f"{_named(owner)}.{name}")) for owner, name in _STARTERS),
             *((owner, name, _end(rank, f"{_named(owner)}.{name}")) for owner, name in _ENDERS),

@@ -1,9 +1,10 @@
 """What each rank of a torch.distributed program came to: what it printed and what it returned, as text.
 
 Two runs of one program, with the same parameters, must come to the same whatever the schedule; where
-they do not, that is a finding (harness/checkers/torch_program.py). Addresses in what is printed are taken
-out. Not modelled: files that a rank writes; results of types other than numbers, texts, tensors and
-what holds them (of which only the type counts).
+they do not, that is a finding (harness/checkers/torch_program.py). Addresses in what is printed are
+taken out, and what other threads than the main one print, whose order is anyone's, does not count. Not
+modelled: files that a rank writes; results of types other than numbers, texts, tensors and what holds
+them (of which only the type counts).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
 
 def came_to(run: Run) -> list[str]:
     """By rank."""
-    printed = run.printed or [""] * run.ranks
+    printed = run.by_main or run.printed or [""] * run.ranks
     return [
         _ADDRESS.sub("0x…", printed[rank]) + ("" if plain(result) == "[None]" else f"\n{plain(result)}")
         for rank, result in enumerate(run.results)

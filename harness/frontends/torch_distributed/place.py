@@ -3,20 +3,24 @@
 Everything that such a program does with its peers goes through here: a scheduling point, a work that
 is put in flight, a wait. Around each of them the rank's surroundings are taken away and put back.
 
-Not modelled: threads of a rank.
+Threads of its program are lanes of the rank, too (rank_threads.py); a Place stands for whichever of them
+has the turn.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from sys import _getframe
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 import torch.distributed as dist
+from torch.distributed import c10d_logger
+from torch.distributed import distributed_c10d as c10d
 
 from harness.errors import PeerLost, WaitExpired
-from harness.fabric.frames import user_frame_in
+from harness.fabric.frames import PACKAGE, user_frame_in
 from harness.fabric.lanes import POLL_OPERATIONS
 from harness.fabric.tensors import TensorUse, overlap
 from harness.fabric.works import Work
@@ -25,6 +29,7 @@ from harness.frontends.torch_distributed.environment import Surroundings
 from harness.record import Touched, place
 
 T = TypeVar("T")
+_CALLED = (c10d.__file__, c10d_logger.__file__)
 
 
 class ConnectionLost(PeerLost, dist.DistBackendError):
@@ -40,19 +45,62 @@ class Place:
     a work, where it was waited for."""
 
     def __init__(self, rank: Any) -> None:
-        self.rank = rank
         self.index: int = rank.index
         self.sim = rank._sim
-        self.lane = rank._lane
+        self.several = 0  # threads that live beside the main one
+        self._main = rank
+        self._ranks: dict[Any, Any] = {}  # of threads: the rank as each of them sees it
         self.calls: list[Call] = rank._state.torch_calls
         self.waits: dict[int, tuple[CodeType | None, int]] = rank._state.torch_waits
         self.surroundings: Surroundings
+        self.resumed: Callable[[], None] = lambda: None  # called when one of several lanes goes on
         self.outstanding: dict[int, Any] = {}  # works that nobody has waited for, kept alive
         self.storages: dict[int, tuple[Any, int]] = {}  # by address, while they live: their number
         self.kept: list[Any] = []
         self.futured: dict[int, Any] = {}  # those of them whose futures it has taken
         self.uses: list[TensorUse] = []  # its tensors in flight
         self._numbers = 0
+        self._locks: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._locks_seen = 0
+
+    @property
+    def rank(self) -> Any:
+        """The rank, as the lane that has the turn sees it."""
+        return self._ranks.get(self.sim.current, self._main) if self._ranks else self._main
+
+    @property
+    def lane(self) -> Any:
+        """The one of its lanes that has the turn."""
+        return self.rank._lane
+
+    @property
+    def thread(self) -> str:
+        """The name of the thread that has the turn; "" for the main one."""
+        return str(self.lane.thread)
+
+    def joined_by(self, lane: Any) -> None:
+        """A thread of the program begins."""
+        main = self._main
+        made = type(main)(
+            self.index, main.size, main._faults, self.sim, main._windows, lane.index, main._state
+        )
+        made._lane = lane
+        self._ranks[lane] = made
+        self.several += 1
+
+    def ends(self, lane: Any) -> None:
+        """A thread of the program has returned: what a fault has put off is done now."""
+        made = self._ranks[lane]
+        if made._faults and hasattr(made._faults, "at_end"):
+            made._faults.at_end(self.index, made.lane)
+
+    def number_of(self, lock: Any) -> int:
+        """A lock's number in the rank's events: in the order in which locks are contended for."""
+        number = self._locks.get(lock)
+        if number is None:
+            number = self._locks[lock] = self._locks_seen
+            self._locks_seen += 1
+        return number
 
     def touching(
         self, tensor: Any, by: str, code: CodeType | None, lasti: int, *, writes: bool
@@ -67,7 +115,7 @@ class Place:
                 ))
 
     def next_number(self) -> int:
-        """A number that no other storage has."""
+        """A number that no other storage, or future of an executor, has."""
         self._numbers += 1
         return self._numbers
 
@@ -76,7 +124,7 @@ class Place:
         ambient = self.sim.ambient
         if not getattr(ambient.sleep, "follows", False):
             ambient.sleep = _following(ambient.sleep)
-        ambient.sleep.places[self.lane.index] = self
+        ambient.sleep.places[self.index] = self
 
     def end(self) -> None:
         """The program has ended; what it has not waited for stays in the record."""
@@ -89,6 +137,8 @@ class Place:
     def here(self) -> tuple[FrameType | None, CodeType | None, int]:
         """The user's frame that is calling, its code and the instruction."""
         frame = user_frame_in(_getframe(1))
+        if frame is None and self.thread:
+            frame = _library_frame(_getframe(1))
         if frame is None:
             return None, None, -1
         return frame, frame.f_code, frame.f_lasti
@@ -110,6 +160,8 @@ class Place:
             return deed(*args)
         finally:
             self.surroundings.enter()
+            if self.several:
+                self.resumed()
 
     def point(self, *pending: Any) -> None:
         """A scheduling point; returns when this rank is the owner that moves."""
@@ -154,6 +206,13 @@ class Place:
         return op.done
 
 
+def _library_frame(frame: FrameType | None) -> FrameType | None:
+    """Where a library's own thread makes a call: the frame that calls torch.distributed."""
+    while frame is not None and frame.f_code.co_filename.startswith((PACKAGE, *_CALLED)):
+        frame = frame.f_back
+    return frame
+
+
 class _Following:
     """The engine's sleep, for whichever rank calls it."""
 
@@ -165,7 +224,7 @@ class _Following:
 
     def __call__(self, seconds: float) -> None:
         for one in self.places.values():
-            if one.sim.current is one.lane and one.surroundings.in_force:
+            if one.sim.current.rank == one.index and one.surroundings.in_force:
                 one.outside(self._sleep, seconds)
                 return
         self._sleep(seconds)

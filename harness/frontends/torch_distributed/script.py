@@ -34,6 +34,7 @@ from harness.frontends.torch_distributed.environment import Surroundings
 from harness.frontends.torch_distributed.handles import waits
 from harness.frontends.torch_distributed.outcome import came_to
 from harness.frontends.torch_distributed.place import Place
+from harness.frontends.torch_distributed.rank_threads import Threads
 from harness.frontends.torch_distributed.sync_batch_norm import batch_norm_names
 from harness.frontends.torch_distributed.watching import Watched, readers
 from harness.frontends.torch_distributed.world import Founding, RankWorld
@@ -148,11 +149,13 @@ def run_rank(
     """One rank: `program`, given its `__main__`, in the surroundings of the script `path`."""
     place = Place(rank)
     world = RankWorld(place, founding)
+    threads = Threads(place, world)
     main = ModuleType("__main__")
     main.__dict__.update(__file__=os.path.abspath(path), __builtins__=__builtins__)
     surroundings = place.surroundings = Surroundings(
         rank.index, str(Path(path).resolve().parent), main, (path, *argv),
-        _launched(rank, variables_of), [*world.entries(), *readers(place), waits(place)],
+        _launched(rank, variables_of),
+        [*world.entries(), *readers(place), waits(place), *threads.doors()],
     )
     surroundings.cards = Cards(rank.index, place.sim.ambient.clock, available=cuda)
     rank._state.printed = surroundings.out
@@ -163,6 +166,7 @@ def run_rank(
     place.follow_sleep()
     _forget_meshes()
     surroundings.enter()
+    threads.begin()
     try:
         with Watched(place):
             try:
@@ -175,6 +179,7 @@ def run_rank(
                         error.__traceback__
                     ) from None
                 raise
+            threads.join()
             surroundings.exit()
     except SystemExit as error:
         if error.code not in (None, 0):
@@ -182,6 +187,7 @@ def run_rank(
             told = f"rank {rank.index}: the script ended itself with sys.exit({error.code!r})"
             raise RankExited(rank.index, number, told).with_traceback(error.__traceback__) from None
     finally:
+        threads.end()
         world.end()
         place.end()
         surroundings.leave()

@@ -111,6 +111,8 @@ class RankWorld:
         self._state = _OwnWorld()
         self._begun: dict[Any, int] = {}
         self._groups_made = 0
+        self._known: dict[Any, dict[str, Any]] = {}  # by thread, the groups in its native registry
+        place.resumed = self._resumed
 
     def entries(self) -> list[Entry]:
         """What differs from the process's torch.distributed while the rank's code runs."""
@@ -134,6 +136,28 @@ class RankWorld:
     def end(self) -> None:
         """The program has ended: forget its groups. Called while its surroundings are in force."""
         _native._unregister_all_process_groups()
+
+    def known_in(self, lane: Any) -> None:
+        """A thread has the turn: torch's native registry, which is by thread, is to have the groups that
+        the rank has by now."""
+        held = self._known.setdefault(lane, {})
+        groups = {str(name): group for group, name in self._state.pg_names.items()}
+        for name in [name for name, group in held.items() if groups.get(name) is not group]:
+            _native._unregister_process_group(name)
+            del held[name]
+        for name, group in groups.items():
+            if name not in held:
+                _native._register_process_group(name, group)
+                held[name] = group
+
+    def unknown_in(self, lane: Any) -> None:
+        """A thread has ended."""
+        self._known.pop(lane, None)
+        _native._unregister_all_process_groups()
+
+    def _resumed(self) -> None:
+        if (lane := self._place.lane).thread:
+            self.known_in(lane)
 
     def _not_in_group(self, name: str) -> None:
         """torch warns of a call in a group that the rank is no member of; here it is an error."""

@@ -112,11 +112,6 @@ def test_starting_a_process_is_refused(script, text, told):
     assert "program.py:" in found.message
 
 
-def test_starting_a_thread_is_refused(script):
-    (found, *_) = script("import threading; threading.Thread(target=print).start()", 2).findings
-    assert found.name == "exceptions/thread_started"
-
-
 def test_output_keeps_its_end():
     from harness.frontends.torch_distributed.environment import PRINTED_MAX, Output
 
@@ -125,3 +120,10 @@ def test_output_keeps_its_end():
         print(number, file=out)
     assert len(out.text) <= PRINTED_MAX
     assert out.text.endswith("19999\n")
+
+
+def test_modules_of_the_folder_may_make_collectives_while_they_are_imported(script):
+    script.file("prologue.py", "import torch.distributed as dist\ndist.barrier()\n")
+    outcome = script("import prologue; print(prologue.__name__)", 3)
+    assert outcome.findings == ()
+    assert outcome.run.printed == ["prologue\n"] * 3
