@@ -114,8 +114,8 @@ def test_the_two_commands_are_where_ci_looks_for_them():
     assert "\n".join(lines) + "\n" == blocks("sh")[0]
 
 
-def test_every_command_that_the_readme_names_exists(here):
+def test_every_command_that_the_readme_names_exists(cli):
     named = set(re.findall(r"`rankfault ([a-z]+)", README))
     assert named >= {"hunt", "replay", "seeds", "list"}
     for command in named:
-        assert rankfault(here, f"rankfault {command} --help").returncode == 0
+        assert cli(command, "--help")[0] == 0

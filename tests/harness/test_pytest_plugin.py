@@ -10,10 +10,11 @@ CONFTEST = Path(__file__).parents[2] / "conftest.py"
 
 PLANS = """
 import json, pathlib
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 drawn = []
 
+@settings(max_examples=30)
 @given(st.integers(0, 10**9))
 def test_draws(number):
     drawn.append(number)
@@ -67,6 +68,7 @@ def test_two_nights_differ_unless_the_root_seed_is_the_same(session, pytester, m
     assert nights[0] != nights[1]
 
 
+@pytest.mark.nightly
 def test_two_nights_without_a_root_seed_differ(session, pytester, monkeypatch):
     monkeypatch.setenv("CI", "true")
     pytester.makepyfile(PLANS)
@@ -164,7 +166,7 @@ def test_the_front_door_opens_without_torch_and_holds_every_name():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("method", ["signal", "thread"])
+@pytest.mark.parametrize("method", ["signal", pytest.param("thread", marks=pytest.mark.nightly)])
 def test_a_timeout_prints_plan_and_positions_before_the_stacks(session, pytester, method):
     pytester.makepyfile(STUCK)
     result = session(
@@ -192,6 +194,7 @@ def test_a_timeout_of_a_worker_prints_them_too(session, pytester):
     result.stderr.fnmatch_lines(["plan in flight: *", "*rank 1: is blocked in wait*:10 in stuck"])
 
 
+@pytest.mark.nightly
 def test_a_timeout_outside_a_run_prints_the_stacks_alone(session, pytester):
     pytester.makepyfile("""
         import harness.run, time

@@ -102,6 +102,7 @@ def test_the_corpus_when_the_bug_is_cured(project):
     ])
 
 
+@pytest.mark.nightly
 def test_with_paths_only_the_seeds_under_them_run(project):
     seed(project, "one")
     seed(project, "two")
@@ -110,6 +111,7 @@ def test_with_paths_only_the_seeds_under_them_run(project):
     result.stdout.fnmatch_lines(["seeds/two.json::two PASSED*", "*test_other PASSED*"])
 
 
+@pytest.mark.nightly
 def test_globs_and_missing_files(project):
     seed(project, "a1")
     seed(project, "b1")

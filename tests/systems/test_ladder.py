@@ -57,6 +57,10 @@ SIZES = ((4, 7), (7, 4), (1,), (64, 1, 33), (2, 7, 3))
 
 rungs = pytest.mark.parametrize("rung", LADDER + FIELD)
 worlds = pytest.mark.parametrize("ranks", WORLDS)
+CACHED = (
+    Visibility(delayed=True), Visibility(stale=True), Visibility(stale=True, delayed=True),
+    Visibility(lines=True), Visibility(lines=True, stale=True),
+)
 holds = st.builds(Hold, op=st.integers(0, 120), until=st.integers(0, 40))
 preempts = st.builds(Preempt, at=st.integers(0, 300), to=st.integers(0, 7))
 
@@ -87,9 +91,9 @@ def assert_right(outcome: Outcome) -> None:
 
 @rungs
 @worlds
-@pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_right_in_the_default_run(rung, ranks, sizes):
-    assert_right(run(plan_of(rung, ranks, sizes)))
+def test_right_in_the_default_run(rung, ranks):
+    for sizes in SIZES:
+        assert_right(run(plan_of(rung, ranks, sizes)))
 
 
 @rungs
@@ -123,8 +127,10 @@ def test_right_under_eager_delivery(rung, ranks):
 
 
 @rungs
-@worlds
-@pytest.mark.parametrize("torn", [4, 8, 64])
+@pytest.mark.parametrize(("ranks", "torn"), [
+    pytest.param(ranks, torn, marks=() if ranks % 3 == index else pytest.mark.nightly)
+    for ranks in WORLDS for index, torn in enumerate((4, 8, 64))  # by day each once with every world
+])
 def test_right_when_puts_and_gets_tear(rung, ranks, torn):
     """Whole or in pieces, held to the last moment or overtaken again and again."""
     visibility = Visibility(torn=torn)
@@ -153,12 +159,14 @@ SHARED_LINES = frozenset(("alltoallv", "scratch", "stages"))
 
 
 @rungs
-@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
 @pytest.mark.parametrize(
-    "caches",
-    [Visibility(delayed=True), Visibility(stale=True), Visibility(stale=True, delayed=True),
-     Visibility(lines=True), Visibility(lines=True, stale=True)],
-    ids=lambda seen: "-".join(name for name in CACHES if getattr(seen, name)),
+    ("ranks", "caches"),
+    [
+        pytest.param(ranks, caches, marks=() if index in (at, at + 1) else pytest.mark.nightly)
+        for at, ranks in enumerate((1, 2, 3, 5)) for index, caches in enumerate(CACHED)
+    ],
+    ids=lambda value: str(value) if isinstance(value, int)
+    else "-".join(name for name in CACHES if getattr(value, name)),
 )
 def test_right_where_cores_have_caches(rung, ranks, caches):
     if caches.lines and rung in SHARED_LINES:
@@ -191,7 +199,7 @@ def test_nothing_races(rung, ranks):
 
 
 @rungs
-@settings(max_examples=60, derandomize=True, deadline=None, database=None)
+@settings(max_examples=30, derandomize=True, deadline=None, database=None)
 @given(
     ranks=st.integers(1, 8),
     sizes=st.lists(st.integers(1, 12), min_size=1, max_size=3).map(tuple),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 from pathlib import Path
@@ -134,6 +135,7 @@ def tracked():
     return sorted(path for path in paths if path.is_file() and path.suffix in TEXT)
 
 
+@functools.cache
 def parsed(path):
     return ast.parse((ROOT / path).read_text(encoding="utf-8"))
 
@@ -149,8 +151,11 @@ def imports(tree):
             yield node.module, tuple(alias.name for alias in node.names), node.lineno
 
 
-SOURCE_IDS = [str(path) for path in sources()]
-each_source = pytest.mark.parametrize("path", sources(), ids=SOURCE_IDS)
+each_part = pytest.mark.parametrize("part", SOURCES)
+
+
+def sources_of(part):
+    return [path for path in sources() if path.parts[0] == part]
 
 
 def test_there_is_something_to_look_at():
@@ -158,39 +163,41 @@ def test_there_is_something_to_look_at():
     assert len(tracked()) > 60
 
 
-@each_source
-def test_imports_follow_the_arrows(path):
-    package = path.parts[0]
-    for module, _, line in imports(parsed(path)):
-        top = module.split(".")[0]
-        if top in PACKAGES:
-            assert top in ARROWS[package], f"{path}:{line}: {package} must not import {module}"
-        if package != "harness" and top == "harness":
-            assert module == "harness", (
-                f"{path}:{line}: {package} uses the public names only: from harness import …"
-            )
+@each_part
+def test_imports_follow_the_arrows(part):
+    for path in sources_of(part):
+        for module, _, line in imports(parsed(path)):
+            top = module.split(".")[0]
+            if top in PACKAGES:
+                assert top in ARROWS[part], f"{path}:{line}: {part} must not import {module}"
+            if part != "harness" and top == "harness":
+                assert module == "harness", (
+                    f"{path}:{line}: {part} uses the public names only: from harness import …"
+                )
 
 
-@each_source
-def test_time_and_randomness_have_one_door(path):
-    for module, names, line in imports(parsed(path)):
-        top = module.split(".")[0]
-        if top in DOORS:
-            assert top in MAY_OPEN.get(path.as_posix(), ()), (
-                f"{path}:{line}: {top}: use harness.ambient"
-            )
-        assert not (module == "os" and "urandom" in names), f"{path}:{line}: use harness.ambient"
+@each_part
+def test_time_and_randomness_have_one_door(part):
+    for path in sources_of(part):
+        for module, names, line in imports(parsed(path)):
+            top = module.split(".")[0]
+            if top in DOORS:
+                assert top in MAY_OPEN.get(path.as_posix(), ()), (
+                    f"{path}:{line}: {top}: use harness.ambient"
+                )
+            assert not (module == "os" and "urandom" in names), f"{path}:{line}: use harness.ambient"
 
 
-@each_source
-def test_modules_and_functions_stay_small(path):
-    lines = (ROOT / path).read_text(encoding="utf-8").count("\n")
-    assert lines <= LINES_MAX, f"{path} has {lines} lines; {LINES_MAX} at most"
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = node.end_lineno - node.lineno + 1
-            where = f"{path}:{node.lineno}: {node.name}"
-            assert length <= FUNCTION_LINES_MAX, f"{where} has {length} lines; 70 at most"
+@each_part
+def test_modules_and_functions_stay_small(part):
+    for path in sources_of(part):
+        lines = (ROOT / path).read_text(encoding="utf-8").count("\n")
+        assert lines <= LINES_MAX, f"{path} has {lines} lines; {LINES_MAX} at most"
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = node.end_lineno - node.lineno + 1
+                where = f"{path}:{node.lineno}: {node.name}"
+                assert length <= FUNCTION_LINES_MAX, f"{where} has {length} lines; 70 at most"
 
 
 def public_definitions(body, prefix=""):
@@ -204,16 +211,17 @@ def public_definitions(body, prefix=""):
                 yield from public_definitions(node.body, f"{prefix}{node.name}.")
 
 
-@each_source
-def test_modules_and_public_definitions_have_docstrings(path):
-    tree = parsed(path)
-    if tree.body:
-        assert ast.get_docstring(tree), f"{path}: the module docstring says purpose and model"
-    for name, node in public_definitions(tree.body):
-        overloaded = any("overload" in ast.dump(mark) for mark in node.decorator_list)
-        assert overloaded or ast.get_docstring(node), (
-            f"{path}:{node.lineno}: {name} has no docstring"
-        )
+@each_part
+def test_modules_and_public_definitions_have_docstrings(part):
+    for path in sources_of(part):
+        tree = parsed(path)
+        if tree.body:
+            assert ast.get_docstring(tree), f"{path}: the module docstring says purpose and model"
+        for name, node in public_definitions(tree.body):
+            overloaded = any("overload" in ast.dump(mark) for mark in node.decorator_list)
+            assert overloaded or ast.get_docstring(node), (
+                f"{path}:{node.lineno}: {name} has no docstring"
+            )
 
 
 def test_no_drawer_has_a_name_that_says_nothing():

@@ -78,10 +78,14 @@ def test_a_queue_that_a_thread_fills(script):
     assert {event.owner for event in outcome.run.events if event.kind == "thread_begin"} == {2, 3}
 
 
-def test_two_queues_are_silent_over_200_plans(script):
-    result = hunted(script.scenario(PREFETCH))
+many = pytest.mark.parametrize("plans", [40, pytest.param(200, marks=pytest.mark.nightly)])
+
+
+@many
+def test_two_queues_are_silent(script, plans):
+    result = hunted(script.scenario(PREFETCH), plans)
     assert result.finding is None
-    assert result.statistics.plans >= 200
+    assert result.statistics.plans >= plans
 
 
 def test_an_executor(script):
@@ -238,10 +242,11 @@ def test_random_numbers_are_shared_by_the_threads_of_a_rank(script):
 # Collectives from several threads -------------------------------------------------------------------
 
 
-def test_a_checkpoint_thread_with_a_group_of_its_own_is_silent_over_200_plans(script):
-    result = hunted(script.scenario(CHECKPOINT.replace("OWN", "True")))
+@many
+def test_a_checkpoint_thread_with_a_group_of_its_own_is_silent(script, plans):
+    result = hunted(script.scenario(CHECKPOINT.replace("OWN", "True")), plans)
     assert result.finding is None, result.finding
-    assert result.statistics.plans >= 200
+    assert result.statistics.plans >= plans
 
 
 def test_a_checkpoint_thread_on_the_default_group_is_found_and_shrunk(script):
@@ -431,7 +436,7 @@ def test_a_thousand_short_threads_use_one_after_another_the_same(script):
     assert threading.active_count() <= before + 3
 
 
-@pytest.mark.parametrize("plans", [100, pytest.param(1000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("plans", [60, pytest.param(1000, marks=pytest.mark.nightly)])
 def test_plans_leave_no_threads(script, plans):
     scenario = script.scenario(LOCKED)
     seen = []
@@ -503,10 +508,11 @@ EXECUTOR = """
 
 
 @pytest.mark.parametrize("text", [EXECUTOR, PREFETCH, CHECKPOINT.replace("OWN", "False"), LOCKED])
-def test_explored_runs_become_deviations_and_back(script, text):
+@pytest.mark.parametrize("seeds", [2, pytest.param(25, marks=pytest.mark.nightly)])
+def test_explored_runs_become_deviations_and_back(script, text, seeds):
     scenario = script.scenario(text)
     plan = Plan(scenario=scenario.name, params=scenario.params(), ranks=2)
-    for seed in range(8):
+    for seed in range(seeds):
         for explorer in (RandomWalk(seed), PCT(3, 60, seed), POS(seed), PausedRank(seed % 2, seed)):
             explored = explore(plan, scenario, explorer).run
             schedule = deviations_of(plan, scenario, explored)

@@ -12,6 +12,7 @@ from harness.schedule.random_walk import RandomWalk
 
 SCHEDULES_MAX = 150  # all of them where there are no more; beyond, as many random ones
 PROGRAMS = 40
+GROUPS = 10  # of which one by day
 
 
 def name_of(run, access):
@@ -41,7 +42,9 @@ def places(run):
 
 
 @pytest.mark.parametrize("sets", [False, True], ids=["adds", "sets"])
-@pytest.mark.parametrize("group", range(4))
+@pytest.mark.parametrize("group", [
+    pytest.param(group, marks=pytest.mark.nightly if group else ()) for group in range(GROUPS)
+])
 def test_one_run_tells_what_all_schedules_show(small_worlds, group, sets):
     silent = racy = 0
     for number in range(PROGRAMS):
