@@ -75,5 +75,5 @@ def test_one_run_tells_what_all_schedules_show(small_worlds, group, sets):
                 if first in found and second in found:
                     orders[first, second].add(found[first] < found[second])
         assert all(seen == {True, False} for seen in orders.values()), (lanes, orders)
-    assert silent >= 5
-    assert racy >= 5
+    assert silent >= 3
+    assert racy >= 3
