@@ -94,3 +94,19 @@ def test_a_rank_that_exits_without_having_lost_anybody_is_a_finding(script):
             sys.exit(1)
     """, 2)
     assert [one.name for one in outcome.findings] == ["exceptions/rank_exited"]
+
+
+def test_a_survivor_that_polls_beside_one_that_waits_is_told_as_well(script):
+    outcome = script("""
+        import threading, time
+        threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+        if rank == 0:
+            dist.barrier()
+        work = dist.barrier(async_op=True)
+        if rank == 1:
+            work.wait()
+        while not work.is_completed():
+            pass
+    """, 3, faults=(faults()["crash"](rank=0, nth=2),))
+    assert (outcome.verdict, outcome.run.dead) == (Verdict.PASS, [0]), outcome.findings
+    assert sorted(outcome.run.peers_lost) == [1, 2]
