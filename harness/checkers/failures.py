@@ -2,7 +2,8 @@
 
 The first failure in the order of events is the finding; its class says which checker gives it.
 Later failures and lanes that never ended are its consequences. Survivors of a crash that end with
-PeerLost, or with an error of their own raised `from` it, are no failures.
+PeerLost, or with an error of their own that came of it, are no failures, nor are those that have been
+told of the loss and end themselves with an exit code: that is what a launcher looks at.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterable
 from types import CodeType
 
 from harness.checkers.wording import cell_of, finding
-from harness.errors import NoSchedulingPoint, PeerLost, PldRuleError, UseAfterFree, one_line
+from harness.errors import NoSchedulingPoint, PeerLost, PldRuleError, RankExited, UseAfterFree, one_line
 from harness.finding import Finding
 from harness.record import Blocked, Failure, Run, place, site_of
 
@@ -36,14 +37,20 @@ def checker_of(failure: Failure) -> str:
 
 def real_failures(run: Run) -> list[Failure]:
     """The failures of a run, without clean ends of a crash's survivors."""
-    return [failure for failure in run.failures if not _follows_loss(failure.error)]
+    return [failure for failure in run.failures if not _follows_loss(run, failure)]
 
 
-def _follows_loss(error: BaseException | None) -> bool:
+def _follows_loss(run: Run, failure: Failure) -> bool:
+    error: BaseException | None = failure.error
+    if isinstance(error, RankExited) and error.code > 0:
+        return bool(run.dead) and any(
+            event[1] in ("peer_lost", "expired") and event[3] == failure.rank
+            for event in run.raw[: failure.clock]
+        )
     while error is not None:
         if isinstance(error, PeerLost):
             return True
-        error = error.__cause__
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return False
 
 

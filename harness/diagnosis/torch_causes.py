@@ -95,8 +95,10 @@ TORCH: dict[str, tuple[str, str]] = {
         "keep the handle and wait() on it before the tensors are used and before the program ends",
     ),
     "torch/schedule_dependent_result": (
-        "the result follows the order in which messages or completions come (a recv from any rank)",
-        "receive from named ranks, or put what came in an order of your own before it is combined",
+        "the result follows the order in which messages, completions or threads come (a recv from any "
+        "rank, a tensor that two threads share)",
+        "receive from named ranks, put what came in an order of your own before it is combined, or give "
+        "each thread a copy",
     ),
     "exceptions/collective_mismatch": (
         "ranks made calls that do not fit each other", _SAME_CALLS,

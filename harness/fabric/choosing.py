@@ -171,6 +171,10 @@ class Choosing(Works):
             return self.lanes[self.lane_count - 2 - number]
         return self.lanes[number] if number < self.lane_count else None
 
+    def _bereft(self) -> list[Lane]:
+        """Whom a death leaves without what they wait for."""
+        return [lane for lane in self.lanes if lane.stuck]
+
     def _idle(self) -> bool:
         """Nobody is enabled: whether something outside the programs lets them go on."""
         if self._sleepers and self._wake():
@@ -180,7 +184,7 @@ class Choosing(Works):
             self._unpark()
             return True
         if self.dead:
-            blocked = [lane for lane in self.lanes if lane.stuck]
+            blocked = self._bereft()
             for lane in blocked:
                 lane.inject = PeerLost(self.dead[0])
                 lane.parked = False

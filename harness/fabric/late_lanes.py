@@ -9,7 +9,9 @@ A late lane may be dropped: its rank has ended, and Python ends such threads wit
 moves again, and is unwound with all others when the run ends.
 
 A thread that wakes by the clock again and again (a heartbeat) would keep a blocked world alive for ever:
-when nobody but such threads has moved for ROUNDS_MAX rounds of each, their alarms ring no more.
+when nobody but such threads has moved for ROUNDS_MAX rounds of each, their alarms ring no more. And where
+a rank has died, whoever waits for a collective has lost it before a thread's alarm rings: connections
+break at once, before any watchdog's limit.
 
 Not modelled: threads on a greenlet carrier (a rank program's have lanes instead).
 """
@@ -85,6 +87,8 @@ class LateLanes(Choosing):
 
     def _next_alarm(self) -> Alarm | None:
         late = len(self.lanes) - self.lane_count
+        if late and self.dead and self._only_threads_sleep() and self._waiting_for_works():
+            return None
         if late and self._nobody_else(late):
             others = [one for one in self._sleepers if not one[3].thread and one[3].blocked_on is one[4]]
             if not others:
@@ -93,6 +97,19 @@ class LateLanes(Choosing):
             heapify(self._sleepers)
             return first
         return super()._next_alarm()
+
+    def _bereft(self) -> list[Lane]:
+        """Who waits for a collective, if anybody does: only then can locks and queues say more."""
+        return self._waiting_for_works() or super()._bereft()
+
+    def _waiting_for_works(self) -> list[Lane]:
+        return [lane for lane in self.lanes if lane.stuck and _awaits(lane, "work")]
+
+    def _only_threads_sleep(self) -> bool:
+        return not any(
+            lane.blocked_on is reason and not lane.thread and not _awaits(lane, "work")
+            for _, _, _, lane, reason in self._sleepers
+        )
 
     def _nobody_else(self, late: int) -> bool:
         """Whether only threads have moved for so long that their alarms are to ring no more."""
@@ -148,6 +165,10 @@ class LateLanes(Choosing):
         for waits in blocked:
             waits.lane, waits.holder = final(waits.lane), final(waits.holder)
         self.lane_count += late
+
+
+def _awaits(lane: Lane, kind: str) -> bool:
+    return lane.blocked_on is not None and lane.blocked_on[0] == kind
 
 
 __all__ = ["FIRST_LATE", "LateLanes", "running_number"]

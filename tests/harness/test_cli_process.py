@@ -173,3 +173,28 @@ def test_a_finding_replays_in_another_process_under_another_hash_seed(here):
     said = {cli(here, *command, PYTHONHASHSEED=seed).stdout.splitlines()[0] for seed in ("2", "3")}
     assert len(said) == 1
     assert said.pop().startswith("reproduced: integrity/unwritten_memory")
+
+
+LOOPS = {
+    "in Python": "while True:\n    pass\n",
+    "of collectives": "while True:\n    dist.barrier()\n",
+    "that lets nothing through": """while True:
+    try:
+        dist.barrier()
+    except BaseException:
+        pass
+""",
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_one_ctrl_c_is_enough_in_an_endless_loop_of_a_rank(here, name):
+    (here / "loop.py").write_text(
+        "import signal\nimport torch.distributed as dist\ndist.init_process_group('gloo')\n"
+        f"if dist.get_rank() == 0:\n    signal.raise_signal(signal.SIGINT)\n{LOOPS[name]}"
+    )
+    done = cli(here, "hunt", "loop.py", "--ranks", "2")
+    assert done.returncode == 130, done.stderr
+    assert "stopped with Ctrl-C" in done.stdout
+    assert "FAIL" not in done.stdout, "the run at hand counts for nothing"
+    assert said(done.stderr) == []

@@ -7,9 +7,9 @@ rank's own. As in Python, a rank ends when its non-daemon threads have; daemon t
 and a thread that raises has its error printed and does no more. An error that says that the run itself
 is no good (a process started, no scheduling point, the rank's end) fails the rank wherever it is raised.
 
-Refused with ThreadStarted: threads for which somebody waits in the operating system (asyncio's executor,
-multiprocessing's pools), Pythons whose `threading` is made otherwise (from 3.13
-on). Not modelled: a rank that has raised waits for no thread; threads that native code starts.
+Refused with ThreadStarted: threads for which somebody waits in the operating system (multiprocessing's
+pools), Pythons whose `threading` is made otherwise (from 3.13 on). Not modelled: a rank that has raised
+waits for no thread; threads that native code starts.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from harness.errors import (
 )
 from harness.fabric.lanes import Lane
 from harness.frontends.torch_distributed.environment import Entry
+from harness.frontends.torch_distributed.event_loops import loop_doors
 from harness.frontends.torch_distributed.lane_locks import LaneLock, here, mine, stand
 from harness.frontends.torch_distributed.watching import Watched
 
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 _FAILS = (
     Unwound, NoSchedulingPoint, RankDied, RankExited, ProcessStarted, ThreadStarted, NoDevice,
 )
-_REFUSED = (f"{os.sep}asyncio{os.sep}", f"{os.sep}multiprocessing{os.sep}")
+_REFUSED = f"{os.sep}multiprocessing{os.sep}"
 POSSIBLE = hasattr(threading, "_set_sentinel")  # as threading is made up to Python 3.12
 _threading: Any = threading
 _ABSENT = object()
@@ -184,7 +185,8 @@ class Threads:
             logging: {"_lock": _own_rlock()},  # held while handlers are closed
         })
         return [
-            (doors, "open", True), (pools.ThreadPoolExecutor, "_counter", itertools.count().__next__),
+            *loop_doors(self._place.sim.at_end), (doors, "open", True),
+            (pools.ThreadPoolExecutor, "_counter", itertools.count().__next__),
         ]
 
     def begin(self) -> None:
@@ -281,12 +283,11 @@ class Threads:
 
 
 def _waits_outside(frame: FrameType | None) -> str:
-    """`asyncio` or `multiprocessing`, if one of them starts the thread; else ""."""
+    """`multiprocessing`, if it starts the thread; else ""."""
     while frame is not None:
         path = frame.f_code.co_filename
-        for part in _REFUSED:
-            if part in path and path.startswith(os.path.dirname(threading.__file__)):
-                return part.strip(os.sep)
+        if _REFUSED in path and path.startswith(os.path.dirname(threading.__file__)):
+            return _REFUSED.strip(os.sep)
         frame = frame.f_back
     return ""
 

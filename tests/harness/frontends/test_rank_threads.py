@@ -390,7 +390,6 @@ def test_a_thread_that_spins_is_named(script, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("import asyncio; asyncio.run(asyncio.to_thread(print))", "asyncio"),
         ("from multiprocessing.pool import ThreadPool; ThreadPool(1)", "multiprocessing"),
     ],
 )
