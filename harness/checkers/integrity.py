@@ -16,6 +16,7 @@ from harness.checkers.elsewhere import Stray, last_store, misread, place_of, str
 from harness.checkers.reads import Proof, Reads
 from harness.checkers.results import Wrong, wrong_results
 from harness.checkers.sums import due, first_blank, poisoned, spread, summed
+from harness.checkers.unread import unread
 from harness.checkers.wording import actor, finding, unreturned
 from harness.finding import Finding
 from harness.record import CHANGES, Run, WindowRecord
@@ -80,12 +81,14 @@ class Integrity:
         reads = Reads(run, first.rank)
         proof, found, value = _why(reads, first, stored[0] if stored else len(run.raw))
         if proof is None:
+            lines, marks = unread(reads, first)
+            because = "order" if self._usual and not any(run.fired) else "unread" if lines else ""
             if stored is not None:
-                more = [f"it was last written by {actor(run, stored[1])}, event {stored[0]}", *more]
+                lines.append(f"it was last written by {actor(run, stored[1])}, event {stored[0]}")
+                marks.append(stored[0])
             return finding(
-                self.name, kind, first.rank, str(first), evidence=more,
-                events=[stored[0]] if stored else [],
-                because="order" if self._usual and not any(run.fired) else "",
+                self.name, kind, first.rank, str(first), evidence=[*lines, *more], events=marks,
+                because=because,
             )
         marks = proof.marks()
         if found is not None:
