@@ -85,8 +85,8 @@ class Golden:
             )
 
     def _failed(self, run: Run, seen: Seen, raised: Raised) -> Finding:
-        """Where its check failed, and, where what it compares with is there to see, which rank's output is
-        wrong and what the record says of that."""
+        """Where its check failed; if it is there to see what it compares with, also which rank's output
+        is wrong, and what the record says of that."""
         at = place(raised.code, raised.lasti)
         failed = finding(
             self.name, "check_failed", -1,

@@ -378,8 +378,8 @@ BECAUSE: dict[str, tuple[str, str]] = {
         "compare offset and extent of the stores to that tensor with the rank's place in it",
     ),
     "unread": (
-        "the loop over peers leaves one out: its contribution is never read",
-        "let the loop go over all ranks, its last one included, and skip the rank's own number only",
+        "the loop over peers leaves one out, or takes one twice",
+        "let the loop go over all ranks, the last one included, and skip the rank's own number only",
     ),
 }
 
