@@ -17,6 +17,7 @@ import importlib
 import importlib.util
 import os
 import pkgutil
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -189,8 +190,10 @@ def _in_folder(folder: str, kind: str | None, argv: Sequence[str]) -> list[Scena
         try:
             if kind_of_file(path, kind) != "pld":
                 continue
-        except UserFileError:
-            continue  # of no kind, or no Python
+        except UserFileError as error:  # of no kind, or no Python
+            if re.search(rb"^\s*(import|from) pypto\b", user_text(path)[0], re.MULTILINE):
+                found.append(cannot_run(path, str(error)))
+            continue
         try:
             found += _pld(path, "", () if is_test_file(path) else argv, asked=kind is not None)
         except UserFileError as error:

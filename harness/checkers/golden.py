@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from msgspec import structs
 
 from harness.checkers.integrity import Integrity
 from harness.checkers.wording import finding
@@ -73,13 +74,7 @@ class Golden:
             yield from Integrity(usual=True).check(run)
             run.expected = held
         if raised is not None:
-            at = place(raised.code, raised.lasti)
-            yield finding(
-                self.name, "check_failed", -1,
-                f"the program's own check failed at {at}: {type(raised.error).__name__}: "
-                f"{one_line(raised.error).removeprefix(type(raised.error).__name__ + ': ')}",
-                sites=(site_of(raised.code, raised.lasti, "check"),),
-            )
+            yield self._failed(run, seen, raised)
         elif differs:
             unchecked = "the program checks none of them" if program is not None else (
                 f"no main checks those of {run.ranks} ranks with these arguments"
@@ -88,6 +83,27 @@ class Golden:
                 self.name, "depends_on_schedule", -1,
                 f"the outputs differ from those of the default run, and {unchecked}",
             )
+
+    def _failed(self, run: Run, seen: Seen, raised: Raised) -> Finding:
+        """Where its check failed; if it is there to see what it compares with, also which rank's output
+        is wrong, and what the record says of that."""
+        at = place(raised.code, raised.lasti)
+        failed = finding(
+            self.name, "check_failed", -1,
+            f"the program's own check failed at {at}: {type(raised.error).__name__}: "
+            f"{one_line(raised.error).removeprefix(type(raised.error).__name__ + ': ')}",
+            sites=(site_of(raised.code, raised.lasti, "check"),),
+        )
+        assert seen.program is not None
+        run.expected, held = seen.program.due(seen.number, seen.outputs), run.expected
+        wrong = next((one for one in Integrity().check(run) if one.rank >= 0), None)
+        run.expected = held
+        if wrong is None:
+            return failed
+        return structs.replace(
+            failed, rank=wrong.rank, evidence=(wrong.message, *wrong.evidence), cause=wrong.cause,
+            remedy=wrong.remedy, events=wrong.events,
+        )
 
 
 def _alike(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:

@@ -16,6 +16,7 @@ from harness.checkers.elsewhere import Stray, last_store, misread, place_of, str
 from harness.checkers.reads import Proof, Reads
 from harness.checkers.results import Wrong, wrong_results
 from harness.checkers.sums import due, first_blank, poisoned, spread, summed
+from harness.checkers.unread import unread
 from harness.checkers.wording import actor, finding, unreturned
 from harness.finding import Finding
 from harness.record import CHANGES, Run, WindowRecord
@@ -79,13 +80,15 @@ class Integrity:
             )
         reads = Reads(run, first.rank)
         proof, found, value = _why(reads, first, stored[0] if stored else len(run.raw))
-        if proof is None:
+        lines, marks = unread(reads, first) if proof is None or found is not None else ([], [])
+        if proof is None or lines:
+            because = "order" if self._usual and not any(run.fired) else "unread" if lines else ""
             if stored is not None:
-                more = [f"it was last written by {actor(run, stored[1])}, event {stored[0]}", *more]
+                lines.append(f"it was last written by {actor(run, stored[1])}, event {stored[0]}")
+                marks.append(stored[0])
             return finding(
-                self.name, kind, first.rank, str(first), evidence=more,
-                events=[stored[0]] if stored else [],
-                because="order" if self._usual and not any(run.fired) else "",
+                self.name, kind, first.rank, str(first), evidence=[*lines, *more], events=marks,
+                because=because,
             )
         marks = proof.marks()
         if found is not None:
@@ -136,10 +139,14 @@ class Integrity:
 
 def _origin(run: Run, wrong: list[Wrong]) -> Wrong:
     """The first wrong result; of NaNs that spread from rank to rank, the first one whose rank itself
-    read unwritten memory."""
+    read unwritten memory; of one wrong sum at several ranks, that of the rank that left a peer out."""
     first = wrong[0]
-    if not first.poison or run.private or first.rank < 0:
+    if run.private or first.rank < 0:
         return first
+    if not first.poison:
+        same = (first.index, first.given_bytes, first.expected_bytes)
+        alike = [one for one in wrong if (one.index, one.given_bytes, one.expected_bytes) == same]
+        return next((one for one in alike[:_WRONG_SHOWN] if _left_out(run, one)), first)
     for entry in wrong[:_WRONG_SHOWN]:
         place = place_of(run, entry)
         stored = last_store(run, place) if place is not None else None
@@ -150,6 +157,15 @@ def _origin(run: Run, wrong: list[Wrong]) -> Wrong:
         if proof is not None and proof.unwritten:
             return entry
     return first
+
+
+def _left_out(run: Run, wrong: Wrong) -> bool:
+    if not wrong.given_bytes:
+        return False
+    place, reads = place_of(run, wrong), Reads(run, wrong.rank)
+    stored = last_store(run, place) if place is not None else None
+    reads.end = stored[0] if stored else len(run.raw)
+    return bool(unread(reads, wrong)[0])
 
 
 def _why(

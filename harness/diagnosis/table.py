@@ -377,6 +377,10 @@ BECAUSE: dict[str, tuple[str, str]] = {
         "no store reached the place of the result: it is missing, is too short or went elsewhere",
         "compare offset and extent of the stores to that tensor with the rank's place in it",
     ),
+    "unread": (
+        "the loop over peers leaves one out, or takes one twice",
+        "let the loop go over all ranks, the last one included, and skip the rank's own number only",
+    ),
 }
 
 

@@ -213,5 +213,6 @@ def plain(hunt: Hunt) -> dict[str, Any]:
         "faults_fired": dict(statistics.fired),
         "explorers": dict(statistics.shares),
         "passed_over": dict(statistics.passed_over),
+        "refused": dict(statistics.refused),
         "explorer": hunt.explorer or None,
     }

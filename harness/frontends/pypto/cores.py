@@ -29,6 +29,7 @@ from harness.frontends.pypto.enums import Level
 from harness.frontends.pypto.operate import TASK, Task, current, publish
 from harness.frontends.pypto.predicates import Gate
 from harness.frontends.pypto.values import View
+from harness.frontends.pypto.written import Written
 from harness.rank import NotifyOp, WaitCmp
 from harness.record import Starved
 
@@ -121,7 +122,7 @@ class Cores:
         self._starts = [0] * LANES
         self._idle = deque(range(1, LANES))
         self._held: dict[int, Job] = {}  # by lane, what holds a core
-        self._writers: list[tuple[int, int, int, Job]] = []  # window, first byte, last byte
+        self.written = Written[Job]()
 
     # Orchestration ----------------------------------------------------------------------------------
 
@@ -130,31 +131,6 @@ class Cores:
         self.cells = cells
         task.place = Place(self)
         task.rank._sim.starved.append(self.starved)
-
-    def edges(self, uses: Sequence[tuple[View, bool, bool]]) -> list[Job]:
-        """The tasks that one with these uses (memory, reads, writes) comes after; notes what it writes.
-
-        Whoever reads or writes comes after who wrote; a writer does not come after who reads. To be
-        followed by `wrote`.
-        """
-        found = []
-        for view, _, _ in uses:
-            number, low, high = span(view)
-            found += [
-                job for n, first, last, job in self._writers
-                if n == number and first < high and low < last
-            ]
-        return found
-
-    def wrote(self, job: Job, uses: Sequence[tuple[View, bool, bool]]) -> None:
-        """A task will write: those after it come after it, no longer after those it covers."""
-        for view, _, writes in uses:
-            if writes:
-                number, low, high = span(view)
-                self._writers = [
-                    one for one in self._writers if one[0] != number or one[1] < low or high < one[2]
-                ]
-                self._writers.append((number, low, high, job))
 
     def submit(self, job: Job) -> Job:
         """Run a task as soon as its edges and the cores allow. Raises PldRuleError (`too_many_tasks`)."""
@@ -177,7 +153,7 @@ class Cores:
 
     def settle(self, view: View) -> None:
         """Wait for the tasks that write `view`."""
-        for job in self.edges([(view, True, False)]):
+        for job in self.written.before([(view, True, False)]):
             self.await_job(job)
 
     def await_job(self, job: Job) -> None:
@@ -189,7 +165,7 @@ class Cores:
         for job in self.jobs[self._joined :]:
             self.await_job(job)
         self._joined = len(self.jobs)
-        self._writers.clear()
+        self.written.clear()
 
     # Cores ------------------------------------------------------------------------------------------
 
@@ -365,11 +341,3 @@ class Cores:
 
 def _ended(_block: int) -> None:
     return None
-
-
-def span(view: View) -> tuple[int, int, int]:
-    """The window, and the first and the last byte (exclusive), that a view's elements lie between."""
-    size = view.dtype.get_byte()
-    last = view.offset + sum((n - 1) * s for n, s in zip(view.shape, view.strides, strict=True))
-    base = view.handle.start
-    return view.handle.number, base + view.offset * size, base + (last + 1) * size if view.numel else base

@@ -219,7 +219,10 @@ def create_tensor(
     shape: Any, dtype: DataType, layout: Any = None, manual_dep: bool = False,  # noqa: FBT001, FBT002
     init_value: float | None = None,
 ) -> Any:
-    """New memory: of the host in host code, else of the device that runs; poison but for `init_value`."""
+    """New memory: of the host in host code, else of the device that runs; poison but for `init_value`.
+
+    manual_dep: tasks have no edges for it, neither its writers nor its readers.
+    """
     dims = dims_of(shape)
     if on_host():
         made = recording().create(dims, dtype)
@@ -227,6 +230,9 @@ def create_tensor(
             made.data.fill_(init_value)
         return made
     view = operate.buffer(dims, dtype)
+    place = operate.current().place
+    if manual_dep and place is not None:
+        place.cores.written.leave_out(view)
     if init_value is not None:
         operate.store(view, torch.full(dims, init_value, dtype=dtype.torch))
     return view

@@ -20,9 +20,10 @@ import io
 import linecache
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -39,6 +40,7 @@ from harness.frontends.pypto.calls import (
     Substituted,
     performed_by,
 )
+from harness.frontends.pypto.comparisons import compared
 from harness.frontends.pypto.modules import installed
 from harness.frontends.pypto.pytest_items import Item, Skipped, items_of, marks_allowed
 from harness.record import place
@@ -94,10 +96,21 @@ class Program:
             self._blind[number] = self._with(number, wrong) is None
         return self._blind[number]
 
+    def due(self, number: int, outputs: Sequence[torch.Tensor]) -> dict[str, list[Any]] | None:
+        """By name and rank, what its check would have in place of these outputs of call `number`; None
+        where that does not tell."""
+        wanted = compared(
+            lambda performer: _ran(self._body, performer), self._given(number, outputs), number
+        )
+        return None if wanted is None else replace(self.calls[number], outputs=wanted).expected()
+
     def _with(self, number: int, outputs: Sequence[torch.Tensor]) -> Raised | None:
+        return _ran(self._body, Substituted(self._given(number, outputs)))[1]
+
+    def _given(self, number: int, outputs: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
         given = [call.outputs for call in self.calls]
         given[number] = list(outputs)
-        return _ran(self._body, Substituted(given))[1]
+        return given
 
 
 def _spoilt(tensor: torch.Tensor) -> torch.Tensor:

@@ -30,8 +30,7 @@ from harness.frontends.pypto.predicates import Gate, gate_of
 from harness.frontends.pypto.scalars import exact, int32
 from harness.frontends.pypto.values import HostTensor, View, WindowView
 from harness.frontends.pypto.vector_cores import CROSSINGS, Crossings
-
-Uses = list[tuple[View, bool, bool]]
+from harness.frontends.pypto.written import Uses
 
 
 class TaskId:
@@ -220,7 +219,7 @@ def submitted(
     """A task with its edges: those of `deps` and, outside manual scopes, those of its uses."""
     after = _jobs_of(deps)
     if not place.manual:
-        after += [*place.cores.edges(uses), *promised]
+        after += [*place.cores.written.before(uses), *promised]
     job = Job(name, body, after, here(), blocks=blocks, together=together, gate=gate)
     for other in promised:
         if not job.follows(other):
@@ -229,7 +228,7 @@ def submitted(
                 "deps= is all that orders tasks in pl.manual_scope()"
             )
     if not place.manual:
-        place.cores.wrote(job, uses)
+        place.cores.written.add(job, uses)
     return place.cores.submit(job)
 
 

@@ -27,12 +27,12 @@ from harness.frontends.pypto.regions import (
     NoDep,
     Promised,
     TaskId,
-    Uses,
     as_block,
     submitted,
 )
 from harness.frontends.pypto.scalars import exact, int32
 from harness.frontends.pypto.values import View
+from harness.frontends.pypto.written import Uses
 
 
 def submit(function: Any, *args: Any, deps: Any = None, **options: Any) -> tuple[Any, ...]:

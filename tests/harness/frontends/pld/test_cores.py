@@ -7,10 +7,8 @@ Annotations of pld functions are evaluated when a function is defined, so nothin
 import pytest
 import torch
 
-from harness.frontends.pypto.cores import CORES, Cores, Job, span
-from harness.frontends.pypto.dtypes import INT32
+from harness.frontends.pypto.cores import CORES
 from harness.frontends.pypto.modules import modules
-from harness.frontends.pypto.values import View, row_major
 
 pl = modules()["pypto.language"]
 COUNT = 3 * CORES
@@ -74,41 +72,3 @@ def test_blocks_that_begin_together(tasks):
     run = tasks(together, expected)
     assert run.names() == []
     assert run.hunted(20) == ""
-
-
-class Memory:
-    """Stands for a window of one rank."""
-
-    number, start, name = 3, 64, "memory"
-
-
-def view(shape, offset=0, strides=None):
-    return View(Memory(), shape, INT32, offset=offset, strides=strides or row_major(shape))
-
-
-def test_the_span_of_a_view():
-    assert span(view((2, 4))) == (3, 64, 64 + 32)
-    assert span(view((2, 2), offset=1, strides=(4, 1))) == (3, 68, 64 + 4 * 7)
-    assert span(view((0, 4))) == (3, 64, 64)
-
-
-def made(cores, *uses):
-    job = Job("task", lambda block: None, cores.edges(uses), (None, -1))
-    cores.wrote(job, uses)
-    return job
-
-
-def test_edges_of_uses():
-    cores = Cores()
-    whole, left, right = view((8,)), view((4,)), view((4,), offset=4)
-    writer = made(cores, (whole, False, True))
-    reader = made(cores, (left, True, False))
-    assert reader.after == [writer]
-    overwriter = made(cores, (left, False, True))
-    assert overwriter.after == [writer]  # not behind the reader
-    assert made(cores, (left, True, False)).after == [writer, overwriter]
-    covering = made(cores, (whole, True, True))
-    assert covering.after == [writer, overwriter]
-    assert made(cores, (right, True, False)).after == [covering]
-    assert covering.follows(writer)
-    assert not writer.follows(covering)

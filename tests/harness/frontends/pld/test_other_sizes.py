@@ -16,7 +16,7 @@ from harness.frontends.pypto.scenarios import call_of, scenario_named, scenarios
 from harness.hunt import hunt
 from harness.plan import Plan
 from harness.portfolio import Order, Target
-from harness.report.hunt_text import reason_of, summary, verdict_of
+from harness.report.hunt_text import plain, reason_of, summary, verdict_of
 from harness.report.text import report
 from harness.run import run
 
@@ -284,6 +284,9 @@ def test_one_in_which_some_were_may_pass_and_says_so():
     found = hunt(Order(of(refusing("world"), "main"), 1, ranks=(2, 3), plans_max=20))
     assert verdict_of(found) is Verdict.PASS
     assert "refused by the program: ring.py:" in summary([found])
+    (why, count), = plain(found)["refused"].items()
+    assert why.startswith("refused by the program: ring.py:")
+    assert 0 < count == found.statistics.refused.total()
 
 
 def test_what_the_main_itself_is_refused_is_a_finding():

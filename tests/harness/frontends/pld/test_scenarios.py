@@ -162,8 +162,11 @@ def test_a_folder_is_all_its_programs(tmp_path, monkeypatch):
     (tmp_path / "all" / "ring.py").write_bytes(text())
     (tmp_path / "all" / "broken.py").write_text("import pypto.language as pl\npl.gather(1)\n")
     (tmp_path / "all" / "other.py").write_text("import torch\n")
+    (tmp_path / "all" / "no_python.py").write_text("def f(:\n    pass\n")
+    (tmp_path / "all" / "unfinished.py").write_text("import pypto.language as pl\ndef f(:\n")
     made = registry.find_all("all")
-    assert [one.name for one in made] == ["all/broken.py", "all/ring.py::main"]
+    assert [one.name for one in made] == ["all/broken.py", "all/ring.py::main", "all/unfinished.py"]
+    assert made[2].missing == "all/unfinished.py:2: invalid syntax"
     assert "all/broken.py:2" in made[0].missing
     assert "pl.gather is not simulated" in made[0].missing
 
