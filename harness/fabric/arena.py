@@ -60,7 +60,10 @@ _TAKE, _GIVE = _lock(fcntl.F_WRLCK), _lock(fcntl.F_UNLCK)
 
 
 class Order:
-    """The world's one lock, as one process sees it; may be taken again by who holds it."""
+    """The world's one lock, as one process sees it; may be taken again by who holds it.
+
+    An event of natural order gives it back whole (`give_all`), also where its taker stands in a `with`.
+    """
 
     def __init__(self, fd: int) -> None:
         self._fd = os.open(f"/proc/self/fd/{fd}", os.O_RDWR)  # a description of its own
@@ -72,9 +75,9 @@ class Order:
         self.depth += 1
 
     def __exit__(self, *exc: object) -> None:
-        self.depth -= 1
-        if not self.depth:
+        if self.depth == 1:
             fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _GIVE)
+        self.depth = max(self.depth - 1, 0)
 
     def give_all(self) -> None:
         """Give it back, however often it was taken."""

@@ -41,6 +41,9 @@ _GIVES: dict[str, Any] = {  # what asks, and is told the same by every card
     "set_per_process_memory_fraction": None, "get_per_process_memory_fraction": 1.0,
     "temperature": 0, "power_draw": 0, "clock_rate": 0, "synchronize": None,
 }
+_CLASSES = (
+    "CUDAGraph", "CUDAPluggableAllocator", "ExternalStream", "GreenContext", "MemPool", "graph",
+)
 _NVTX = {"range_push": 0, "range_pop": 0, "range_start": 0, "range_end": None, "mark": None}
 _GIVES_ACCELERATOR = {
     "empty_cache": None, "max_memory_allocated": 0, "max_memory_reserved": 0, "memory_allocated": 0,
@@ -251,6 +254,33 @@ def _refusing(what: str) -> Callable[..., Any]:
     return lambda cards, *args, **kwargs: refuse(cards, what)
 
 
+class _Closed(type):
+    """Stands for a class of which ranks can have no object; what is one of it still is."""
+
+    real: Any
+    what: str
+    always: bool  # otherwise only on a card
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        cards = cards_here()
+        if cards is not None:
+            device = kwargs.get("device", args[0] if args else "cuda")
+            if cls.always or cards.index(device) is not None:
+                return refuse(cards, cls.what)
+        return cls.real(*args, **kwargs)
+
+    def __instancecheck__(cls, one: object) -> bool:
+        return isinstance(one, cls.real)
+
+    def __subclasscheck__(cls, one: type) -> bool:
+        return issubclass(one, cls.real)
+
+
+def _closed(owner: Any, name: str, *, always: bool = True) -> Replaced:
+    what = f"{owner.__name__}.{name}"
+    return owner, name, _Closed(name, (), {"real": getattr(owner, name), "what": what, "always": always})
+
+
 def _rest() -> Iterator[str]:
     """Functions of torch.cuda that have no counterpart here."""
     known = {*_ASKS, *_GIVES}
@@ -268,6 +298,8 @@ def call_names() -> list[Replaced]:
         (cuda, "_lazy_init", for_ranks(
             cuda._lazy_init, lambda cards: refuse(cards, _called_from()),
         )),
+        *(_closed(cuda, name) for name in _CLASSES if hasattr(cuda, name)),
+        *(_closed(torch, name, always=False) for name in ("Stream", "Event")),
     ]
     found: list[tuple[Any, str, Callable[..., Any]]] = [
         *((cuda, name, stand_in) for name, stand_in in _ASKS.items()),

@@ -1,5 +1,6 @@
 """Shared memory of a world: the lock, memory by number, keys, logs."""
 
+import fcntl
 import os
 
 import pytest
@@ -100,6 +101,18 @@ def test_the_lock_excludes_other_descriptions_and_may_be_taken_twice(arena):
     other.close()
     os.close(read)
     os.close(write)
+
+
+def test_the_lock_that_an_event_gave_back_is_taken_anew(arena):
+    """An event gives it back within the `with` of whoever delivers (rank_natural.py, flush)."""
+    for _ in range(2):
+        with arena.order:
+            held = Order(arena.fd)
+            with pytest.raises(BlockingIOError):
+                fcntl.fcntl(held._fd, fcntl.F_OFD_SETLK, module._TAKE)
+            held.close()
+            arena.order.give_all()
+        assert arena.order.depth == 0
 
 
 def test_a_new_plan_finds_nothing_of_the_one_before(arena):

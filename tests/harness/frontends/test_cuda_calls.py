@@ -101,8 +101,10 @@ def test_whether_cuda_is_there_is_said_by_the_plan(passes):
     ("torch.cuda.cudart()", "torch.cuda.cudart"),
     ("torch.cuda.caching_allocator_alloc(3)", "torch.cuda.caching_allocator_alloc"),
     ("torch._C._nn.linear; torch.cuda._lazy_init()", "a CUDA device"),
-    ("torch.cuda.CUDAGraph()", "CUDAGraph"), ("torch.Stream(device='cuda')", "cuda"),
-    ("torch.cuda.ExternalStream(3)", "Stream"),
+    ("torch.cuda.CUDAGraph()", "torch.cuda.CUDAGraph"), ("torch.cuda.MemPool()", "torch.cuda.MemPool"),
+    ("torch.cuda.graph(None)", "torch.cuda.graph"), ("torch.Stream('cuda:1')", "torch.Stream"),
+    ("torch.Stream(device='cuda')", "torch.Stream"), ("torch.Event('cuda')", "torch.Event"),
+    ("torch.cuda.ExternalStream(3)", "torch.cuda.ExternalStream"),
 ])
 @pytest.mark.parametrize("cuda", [False, True])
 def test_what_has_no_counterpart_is_refused_with_its_line(script, line, call, cuda):
@@ -110,6 +112,13 @@ def test_what_has_no_counterpart_is_refused_with_its_line(script, line, call, cu
     assert found.name == "exceptions/no_device"
     assert call in found.message
     assert "program.py:8" in found.message
+
+
+def test_classes_that_are_refused_are_still_classes(passes):
+    passes("""
+        assert not isinstance(1, torch.Stream) and not isinstance(1, torch.cuda.CUDAGraph)
+        assert not issubclass(int, torch.Event)
+    """)
 
 
 @pytest.mark.parametrize("line", [
