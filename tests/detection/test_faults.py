@@ -7,7 +7,7 @@ from harness.hunt import Order, hunt
 
 PLANS_MAX = 60
 EQUIVALENT_PLANS = 2_000  # every night
-DAY_PLANS = 80
+DAY_PLANS = 30
 STORE_PLANS = 20  # a store's plan takes as long as ten of the others
 DECLARED = [
     (scenario.name, fault, expected)

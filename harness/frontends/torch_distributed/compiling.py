@@ -29,6 +29,7 @@ class _Eager:
 
     _on = False
     _before: tuple[Any, Any] | None = None
+    _eager: Any = None
 
     @property
     def on(self) -> bool:
@@ -45,7 +46,8 @@ class _Eager:
         if value:
             if _Eager._before is None:
                 _Eager._before = frames._stance, rules.clear_lru_cache
-            frames._stance = frames.DynamoStance("force_eager")
+                _Eager._eager = frames.DynamoStance("force_eager")
+            frames._stance = _Eager._eager
             # init_process_group clears a table of which each torch.compile makes use: 0.1 s to make anew.
             rules.clear_lru_cache = lambda: None
         elif _Eager._before is not None:

@@ -19,7 +19,6 @@ import asyncio.selector_events
 import asyncio.unix_events
 import selectors
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 from harness.frontends.torch_distributed.environment import Entry
@@ -31,55 +30,72 @@ _Selector: Any = selectors.DefaultSelector
 _real_pipe = _Loop._make_self_pipe
 _real_write = _Loop._write_to_self
 _real_select = _Selector.select
+_real_add = _Unix.add_signal_handler
+_real_remove = _Unix.remove_signal_handler
 _OWN_PIPE = 1  # what every loop watches, to be woken by other threads
 
 
-def loop_doors(at_end: list[Callable[[], None]]) -> list[Entry]:
-    """What differs while one rank's code runs (environment.py). at_end: done when the run is over."""
-    bells: weakref.WeakKeyDictionary[Any, LaneLock] = weakref.WeakKeyDictionary()
-    loops: list[Any] = []
-    at_end.append(lambda: _close(loops))
+_bells: weakref.WeakKeyDictionary[Any, LaneLock] = weakref.WeakKeyDictionary()  # by selector
 
-    def make_pipe(loop: Any) -> None:
-        _real_pipe(loop)
-        if mine() is not None:
-            loops.append(loop)
-            bells[loop._selector] = bell = LaneLock()
-            bell.quiet = True
-            _silence(bell, None)
 
-    def write(loop: Any) -> None:
-        _real_write(loop)
-        bell = bells.get(loop._selector)
-        if bell is not None and bell.locked():
-            bell.release()
+def own_policy() -> Entry:
+    """What differs while one rank's code runs (environment.py)."""
+    return asyncio.events, "_event_loop_policy", None
 
-    def select(selector: Any, timeout: float | None = None) -> Any:
-        bell = bells.get(selector)
-        if bell is None or mine() is None or len(selector.get_map()) > _OWN_PIPE:
-            return _real_select(selector, timeout)
-        ready = _real_select(selector, 0)
-        if not ready and (timeout is None or timeout > 0):
-            _silence(bell, timeout)
-            ready = _real_select(selector, 0)
-        return ready
 
+def loop_names() -> list[tuple[Any, str, Any]]:
+    """What is replaced during a run; it acts for ranks only."""
     return [
-        (_Loop, "_make_self_pipe", make_pipe), (_Loop, "_write_to_self", write),
-        (_Selector, "select", select), (asyncio.events, "_event_loop_policy", None),
-        (_Unix, "add_signal_handler", lambda loop, number, callback, *args: None),
-        (_Unix, "remove_signal_handler", lambda loop, number: False),
+        (_Loop, "_make_self_pipe", _make_pipe), (_Loop, "_write_to_self", _write),
+        (_Selector, "select", _select), (_Unix, "add_signal_handler", _add_handler),
+        (_Unix, "remove_signal_handler", _remove_handler),
     ]
 
 
-def _close(loops: list[Any]) -> None:
-    """Loops that programs have left open: their descriptors are the process's."""
-    for loop in loops:
-        for task in asyncio.all_tasks(loop):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-        if not loop.is_closed():
-            loop._thread_id = None  # a thread that ran it is gone
-            loop.close()
+def _make_pipe(loop: Any) -> None:
+    _real_pipe(loop)
+    place = mine()
+    if place is not None:
+        place.sim.at_end.append(lambda: _close(loop))
+        _bells[loop._selector] = bell = LaneLock()
+        bell.quiet = True
+        _silence(bell, None)
+
+
+def _write(loop: Any) -> None:
+    _real_write(loop)
+    bell = _bells.get(loop._selector)
+    if bell is not None and bell.locked():
+        bell.release()
+
+
+def _select(selector: Any, timeout: float | None = None) -> Any:
+    bell = _bells.get(selector)
+    if bell is None or mine() is None or len(selector.get_map()) > _OWN_PIPE:
+        return _real_select(selector, timeout)
+    ready = _real_select(selector, 0)
+    if not ready and (timeout is None or timeout > 0):
+        _silence(bell, timeout)
+        ready = _real_select(selector, 0)
+    return ready
+
+
+def _add_handler(loop: Any, number: int, callback: Any, *args: Any) -> None:
+    if mine() is None:
+        _real_add(loop, number, callback, *args)
+
+
+def _remove_handler(loop: Any, number: int) -> bool:
+    return mine() is None and bool(_real_remove(loop, number))
+
+
+def _close(loop: Any) -> None:
+    """A loop that a program may have left open: its descriptors are the process's."""
+    for task in asyncio.all_tasks(loop):
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    if not loop.is_closed():
+        loop._thread_id = None  # a thread that ran it is gone
+        loop.close()
 
 
 def _silence(bell: LaneLock, timeout: float | None) -> None:
@@ -88,4 +104,4 @@ def _silence(bell: LaneLock, timeout: float | None) -> None:
         bell.holder = None
 
 
-__all__ = ["loop_doors"]
+__all__ = ["loop_names", "own_policy"]

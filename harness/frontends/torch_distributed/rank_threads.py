@@ -39,7 +39,7 @@ from harness.errors import (
 )
 from harness.fabric.lanes import Lane
 from harness.frontends.torch_distributed.environment import Entry
-from harness.frontends.torch_distributed.event_loops import loop_doors
+from harness.frontends.torch_distributed.event_loops import own_policy
 from harness.frontends.torch_distributed.lane_locks import LaneLock, here, mine, stand
 from harness.frontends.torch_distributed.watching import Watched
 
@@ -54,7 +54,6 @@ _FAILS = (
 _REFUSED = f"{os.sep}multiprocessing{os.sep}"
 POSSIBLE = hasattr(threading, "_set_sentinel")  # as threading is made up to Python 3.12
 _threading: Any = threading
-_ABSENT = object()
 _real_start: Any = getattr(threading, "_start_new_thread", None)
 _real_sentinel: Any = getattr(threading, "_set_sentinel", None)
 
@@ -124,30 +123,35 @@ class _Doors:
     def __init__(self, own: dict[ModuleType, dict[str, Any]]) -> None:
         self._spaces = [(vars(module), names) for module, names in own.items()]
         self._shared: list[dict[str, Any]] = []
+        self._absent: list[tuple[dict[str, Any], str]] = []
+        self._open = False
 
     @property
     def open(self) -> bool:
         """Whether the rank's are in place."""
-        return bool(self._shared)
+        return self._open
 
     @open.setter
     def open(self, value: bool) -> None:
         if value:
-            self._shared = [
-                {name: space.get(name, _ABSENT) for name in names} for space, names in self._spaces
-            ]
+            if not self._shared:
+                self._look()
             for space, names in self._spaces:
                 space.update(names)
-        elif self._shared:
+        elif self._open:
             for (space, names), shared in zip(self._spaces, self._shared, strict=True):
                 for name in names:  # what the program has made of it
                     names[name] = space[name]
-                for name, value in shared.items():
-                    if value is _ABSENT:
-                        del space[name]
-                    else:
-                        space[name] = value
-            self._shared = []
+                space.update(shared)
+            for space, name in self._absent:
+                del space[name]
+        self._open = value
+
+    def _look(self) -> None:
+        """What everybody else sees; nobody but ranks changes that during a run."""
+        for space, names in self._spaces:
+            self._shared.append({name: space[name] for name in names if name in space})
+            self._absent += [(space, name) for name in names if name not in space]
 
 
 class Threads:
@@ -185,7 +189,7 @@ class Threads:
             logging: {"_lock": _own_rlock()},  # held while handlers are closed
         })
         return [
-            *loop_doors(self._place.sim.at_end), (doors, "open", True),
+            own_policy(), (doors, "open", True),
             (pools.ThreadPoolExecutor, "_counter", itertools.count().__next__),
         ]
 

@@ -31,6 +31,7 @@ from harness.frontends.torch_distributed.cuda_stand_in import Cards, Replaced, r
 from harness.frontends.torch_distributed.cuda_tensors import tensor_names
 from harness.frontends.torch_distributed.data_loading import loader_names
 from harness.frontends.torch_distributed.environment import Surroundings
+from harness.frontends.torch_distributed.event_loops import loop_names
 from harness.frontends.torch_distributed.handles import waits
 from harness.frontends.torch_distributed.outcome import came_to
 from harness.frontends.torch_distributed.place import Place
@@ -123,7 +124,7 @@ def _launched(rank: Any, variables_of: Callable[[int, int], dict[str, str]]) -> 
 
 @functools.cache
 def _stand_ins() -> tuple[Replaced, ...]:
-    return (*tensor_names(), *call_names(), *batch_norm_names(), *loader_names())
+    return (*tensor_names(), *call_names(), *batch_norm_names(), *loader_names(), *loop_names())
 
 
 def stood_in() -> Callable[[], None]:
