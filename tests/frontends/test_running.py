@@ -139,6 +139,10 @@ def test_what_cannot_run_is_one_line(cli, tmp_path, words, said):
         ),
         ("import sys\nsys.exit(3)\n", "rank_exited", "sys.exit(3)"),
         ("import os\nos._exit(3)\n", "rank_exited", "ended itself with os._exit(3)"),
+        (
+            "import argparse\nargparse.ArgumentParser('train.py').parse_args(['--nope'])\n",
+            "rank_exited", "after printing 'train.py: error: unrecognized arguments: --nope'",
+        ),
         ("import os\nos.abort()\n", "rank_exited", "ended itself with os.abort()"),
         ("import os\nos.kill(os.getpid(), 9)\n", "rank_exited", "ended itself with os.kill("),
         (

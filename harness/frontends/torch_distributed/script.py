@@ -43,6 +43,7 @@ from harness.host import World
 from harness.scenario import Scenario
 
 USUAL_RANKS = 4
+SAID_MAX = 160  # characters of what a script printed last, in the error of its exit
 
 
 def _params(argv: tuple[str, ...], *, cuda: bool) -> type[msgspec.Struct]:
@@ -186,6 +187,9 @@ def run_rank(
         if error.code not in (None, 0):
             number = error.code if isinstance(error.code, int) else 1
             told = f"rank {rank.index}: the script ended itself with sys.exit({error.code!r})"
+            said = surroundings.out.text.rstrip().rpartition("\n")[2]
+            if said and number == error.code:  # argparse, say, prints what it wants
+                told += f", after printing {said[-SAID_MAX:]!r}"
             raise RankExited(rank.index, number, told).with_traceback(error.__traceback__) from None
     finally:
         threads.end()
