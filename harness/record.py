@@ -283,6 +283,7 @@ class Run:
     came_to: list[str] = field(default_factory=list)
     usually: list[str] | None = None
     threads: dict[int, str] = field(default_factory=dict)  # by lane: the name of the thread that it is
+    raised: dict[int, str] = field(default_factory=dict)  # by lane: what a thread raised, and where
 
     @property
     def names(self) -> list[WindowRecord]:

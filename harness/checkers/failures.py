@@ -75,7 +75,7 @@ def first_failure(run: Run, checker: str) -> Iterable[Finding]:
     yield finding(
         checker, kind, first.rank, f"{who} {deed} at {place(code, lasti)}: {text}",
         sites=(site_of(code, lasti, operation),),
-        evidence=() if first.lane < 0 else (_first(run, first, operation),),
+        evidence=() if first.lane < 0 else (_first(run, first, operation), *of_threads(run)),
         events=() if first.lane < 0 else _raised_at(run, first),
         traceback=first.traceback if first.lane >= 0 else _of_host(first.error),
         consequences=[*_later(run, first, failures[1:]), *_stuck(run)],
@@ -132,6 +132,11 @@ def _later(run: Run, first: Failure, others: list[Failure]) -> list[str]:
             f"{place(code, lasti)}: {_text(failure)}"
         )
     return lines
+
+
+def of_threads(run: Run) -> list[str]:
+    """What threads of a program have raised, which ended nothing but themselves."""
+    return [f"{run.lane_name(lane)} {raised}" for lane, raised in sorted(run.raised.items())]
 
 
 def _stuck(run: Run) -> list[str]:

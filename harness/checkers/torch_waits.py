@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from harness.checkers.failures import real_failures, stuck_at
+from harness.checkers.failures import of_threads, real_failures, stuck_at
 from harness.checkers.torch_matching import (
     NAME,
     by_group,
@@ -189,7 +189,7 @@ def _others(run: Run, waits: _Waits, told: list[int]) -> list[str]:
             run.lane_name(wait.blocked.holder) if wait.blocked.holder >= 0 else ""
         )
         lines.append(f"{run.lane_name(lane)} {_for(run, wait)}{f'; for {whom}' if whom else ''}")
-    return lines
+    return lines + of_threads(run)
 
 
 def _cycle(run: Run, ring: list[int], waits: _Waits) -> Finding:
@@ -220,6 +220,7 @@ def _unsatisfied(run: Run, waits: _Waits) -> Finding:
         NAME, "unsatisfied", wait.blocked.rank,
         f"{run.lane_name(lane)} {_for(run, wait)}; nothing can end the wait",
         sites=(wait.site,), evidence=_others(run, waits, [lane]),
+        because="thread_raised" if wait.call is None and run.raised else "",
     )
 
 

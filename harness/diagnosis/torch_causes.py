@@ -125,6 +125,10 @@ OF_THREADS: dict[str, tuple[str, str]] = {
         "give the thread a group of its own (dist.new_group, made by the main thread on every rank), or "
         "issue all collectives of a group from one thread",
     ),
+    "thread_raised": (
+        "a thread raised an error, which ends the thread alone: what it was to do is never done",
+        "catch errors in the thread and hand them over (through the queue, or a Future's result())",
+    ),
     "lock_over_collective": (
         "a thread holds a lock while it waits in a collective, and what would complete it needs a lock",
         "release the lock before the collective, or let one thread make all collectives",

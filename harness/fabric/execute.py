@@ -325,6 +325,7 @@ def _left_by_frontends(run: Run, ranks: Sequence[RankState], simulation: Simulat
     run.notes = notes if any(notes) else []
     if simulation.threaded:
         run.threads = {lane.index: lane.thread for lane in simulation.lanes if lane.thread}
+        run.raised = {lane.index: lane.raised for lane in simulation.lanes if lane.raised}
         if run.threads:
             run.by_main = [rank.printed.of_main if rank.printed else "" for rank in ranks]
         run.torch_calls = [rank.torch_calls for rank in ranks]

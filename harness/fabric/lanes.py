@@ -32,13 +32,14 @@ class Lane:
 
     index: its number in the world, in the order of (rank, worker); with one lane a rank, the rank. Of a
     lane that begins during the run it is FIRST_LATE and below while that lasts (late_lanes.py).
-    thread: the name of the program's thread that it is, or "".
+    thread: the name of the program's thread that it is, or "". raised: where and what that has raised,
+    which ended nothing but itself.
     """
 
     __slots__ = (
         "blocked_on", "carrier", "dying", "enabled", "failure", "fence_mark", "fresh", "index", "inject",
-        "outstanding", "parked", "pending", "program", "rank", "reads", "rests", "result", "state",
-        "stopped", "stream", "thread", "unwinds", "uses", "worker",
+        "outstanding", "parked", "pending", "program", "raised", "rank", "reads", "rests", "result",
+        "state", "stopped", "stream", "thread", "unwinds", "uses", "worker",
     )
 
     def __init__(
@@ -66,7 +67,7 @@ class Lane:
         self.unwinds = 0
         self.uses: list[TensorUse] | None = None  # plain tensors in flight
         self.rests = False  # until it is roused; then it begins with an event of its own
-        self.thread = ""
+        self.thread = self.raised = ""
         self.fresh = False  # begun during the run, and not chosen yet
 
     @property

@@ -36,12 +36,15 @@ from harness.errors import (
     RankExited,
     ThreadStarted,
     Unwound,
+    one_line,
 )
+from harness.fabric.frames import user_frame
 from harness.fabric.lanes import Lane
 from harness.frontends.torch_distributed.environment import Entry
 from harness.frontends.torch_distributed.event_loops import own_policy
 from harness.frontends.torch_distributed.lane_locks import LaneLock, here, mine, stand
 from harness.frontends.torch_distributed.watching import Watched
+from harness.record import place as where
 
 if TYPE_CHECKING:
     from harness.frontends.torch_distributed.place import Place
@@ -242,7 +245,7 @@ class Threads:
         name = thread.name if isinstance(thread, threading.Thread) else str(function)
         kept: list[BaseException] = []
         if isinstance(thread, threading.Thread):
-            thread.run = _keeping(thread.run, kept)  # type: ignore[method-assign]
+            thread.run = _keeping(thread.run, kept, place)  # type: ignore[method-assign]
         place.point("thread_start", -1, place.index, 0, 0)
 
         def program() -> None:
@@ -296,14 +299,18 @@ def _waits_outside(frame: FrameType | None) -> str:
     return ""
 
 
-def _keeping(run: Callable[[], None], kept: list[BaseException]) -> Callable[[], None]:
-    """A thread's `run` that lets nothing through to the excepthook which fails the rank."""
+def _keeping(run: Callable[[], None], kept: list[BaseException], place: Place) -> Callable[[], None]:
+    """A thread's `run` that lets nothing through to the excepthook which fails the rank, and notes what
+    it lets through."""
 
     def body() -> None:
         try:
             run()
         except _FAILS as error:
             kept.append(error)
+        except Exception as error:
+            place.lane.raised = f"raised at {where(*user_frame(error))}: {one_line(error)}"
+            raise
 
     return body
 

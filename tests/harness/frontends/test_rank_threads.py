@@ -322,6 +322,25 @@ def test_a_queue_that_nobody_fills(script):
     """, 2).findings
     assert found.name == "torch/unsatisfied"
     assert found.message.startswith("rank 0 waits in Queue.get of feed at ")
+    (told,) = [line for line in found.evidence if line.startswith("rank 0, thread 'fill'")]
+    assert "program.py:13 in fill: ValueError: the second one" in told
+    assert found.cause.startswith("a thread raised")
+
+
+def test_what_a_thread_raised_stands_beside_what_failed_after_it(script):
+    (found, *_) = script("""
+        import os, threading, time
+        def fill():
+            raise ValueError("bad shard")
+        def watch():
+            time.sleep(60)
+            os._exit(7)
+        threading.Thread(target=fill, name="fill").start()
+        threading.Thread(target=watch, name="watch").start()
+        time.sleep(120)
+    """, 2).findings
+    assert found.name == "exceptions/rank_exited"
+    assert any(line.startswith("rank 0, thread 'fill' raised at ") for line in found.evidence)
 
 
 def test_a_join_is_told_with_the_thread_and_what_it_waits_for(script):
