@@ -129,7 +129,7 @@ def _stand_ins() -> tuple[Replaced, ...]:
 
 
 def stood_in() -> Callable[[], None]:
-    """Let the stand-ins for CUDA take their places; returns what ends that."""
+    """Let what stands in for CUDA, DataLoader, event loops take its place; returns what ends that."""
     during = contextlib.ExitStack()
     during.enter_context(replaced(_stand_ins()))
     return during.close

@@ -99,7 +99,7 @@ class Founding:
         self.shelf = Shelf()
         self.exchange = Exchange()
         self.gatherings: dict[Any, Gathering] = {}
-        self.stood_in = False  # for CUDA, in this run
+        self.stood_in = False  # whether this run's stand-ins (script.py) are in their places
 
 
 class RankWorld:
