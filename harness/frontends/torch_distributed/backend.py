@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from harness.errors import WrongCollective
-from harness.frontends.torch_distributed.calls import ANY, Call
+from harness.frontends.torch_distributed.calls import ANY, FUNCTIONAL, Call
 from harness.frontends.torch_distributed.collectives import refusal
 from harness.frontends.torch_distributed.exchange import Exchange, Part, Tensors
 from harness.frontends.torch_distributed.handles import SimulatedWork, Together
@@ -137,14 +137,15 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
                 f"{place.index}'s, and another rank uses it: a module that all ranks share keeps it "
                 "(only those in the script's folder are each rank's own)"
             )
+        what = request.what or object_call()
         call = Call(
             kind=request.kind, rank=self.ranks[self._rank], group=self.ranks, group_name=self._name,
             seq=-1 if place.several else self._sequence(request), op=request.op,
             root=self._global(request.root), peer=self._global(request.peer), tag=request.tag,
             inputs=metas(place, request.given), outputs=metas(place, request.taken),
             splits=request.splits, async_op=request.async_op, number=place.sim.issued, code=code,
-            lasti=lasti, at=len(place.sim.events), what=request.what or object_call(),
-            card=self._card(request), thread=place.thread, **at_hand(place, frame, request),
+            lasti=lasti, at=len(place.sim.events), what=what,
+            card=self._card(request, what), thread=place.thread, **at_hand(place, frame, request),
         )
         refused = self.gone or request.refused(len(self.ranks)) or next(
             (why for t in request.inputs if (why := refusal(call.family, t.dtype, request.op))), ""
@@ -184,13 +185,13 @@ class SimulatedGroup(_Base):  # type: ignore[misc]
         else:
             self.exchange.receive(part)
 
-    def _card(self, request: Request) -> str:
-        """Where NCCL would do it."""
+    def _card(self, request: Request, what: str) -> str:
+        """Where NCCL would do it. what: of the call; objects are moved by tensors of torch's own."""
         cards = self.place.surroundings.cards
         if self.backend != "nccl" or not cards.touched or request.kind in ("send", "recv"):
             return ""
         tensors = (*request.given, *request.taken)
-        return str(cards.card_for(tensors)) if tensors and not object_call() else ""
+        return str(cards.card_for(tensors)) if tensors and what in ("", FUNCTIONAL) else ""
 
     def _global(self, rank: int) -> int:
         """A rank of the group as the world's; those that are none stay as they are."""

@@ -95,3 +95,17 @@ def test_a_rank_asks_for_what_it_likes_and_another_is_none_the_wiser(script):
         assert seed == rank
     """, 3)
     assert outcome.findings == ()
+
+
+@pytest.mark.parametrize("line", [
+    "dist.all_reduce(x)", "functional.all_reduce(x, 'sum', dist.group.WORLD).wait()",
+])
+def test_two_ranks_that_never_set_their_device_are_on_one_card(script, line):
+    outcome = script(f"""
+        import torch.distributed._functional_collectives as functional
+        dist.init_process_group("nccl")
+        x = torch.ones(2, device="cuda")
+        {line}
+    """, 2, begin="import torch, torch.distributed as dist\n")
+    (found, *_) = outcome.findings
+    assert found.name == "torch/same_device"
