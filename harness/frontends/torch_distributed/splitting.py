@@ -27,11 +27,11 @@ _SPLITTING = ("nccl", "xccl")
 def splitting(place: Place) -> list[Entry]:
     """What a rank sees of both, for environment.py."""
     found: list[Entry] = []
-    for name, made in (
-        ("split_group", _split(place, c10d.split_group)),
-        ("shrink_group", _shrink(place, c10d.shrink_group)),
-    ):
-        found += [(owner, name, made) for owner in (dist, c10d) if hasattr(owner, name)]
+    for name, make in (("split_group", _split), ("shrink_group", _shrink)):
+        real = getattr(c10d, name, None)
+        if real is not None:
+            made = make(place, real)
+            found += [(owner, name, made) for owner in (dist, c10d) if hasattr(owner, name)]
     return found
 
 
